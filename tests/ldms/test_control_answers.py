@@ -6,6 +6,7 @@ The texts are written after the handlers' print statements, with numbers of our 
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from examples import examples
@@ -164,6 +165,31 @@ def test_nonsense_is_told(read, text, words):
     assert str(error.value).startswith("node-23:411: what it answers to ")
     assert words in str(error.value)
     assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("text", [
+    "[" + "[]," * (5 << 20) + "[]]", "[" + "{}," * (5 << 20) + "{}]",
+    '["a"' + '"' * (8 << 20) + "]", '["' + "\\" * (16 << 20) + '"]',
+    '[{"name":' + "[" * 900 + "1," * (8 << 20)],
+    ids=["lists", "objects", "quotes", "backslashes", "numbers"])
+def test_nonsense_without_end_is_told_at_once(text):
+    """Of what is so dense that ldmsd never wrote it, nothing is read: it took minutes."""
+    began = time.process_time()
+    with pytest.raises(Nonsense, match="prdcr_status is not of its form: expected JSON, got "):
+        answers.producers(text)
+    assert time.process_time() - began < 1.0
+
+
+def test_of_a_list_the_first_that_is_wrong_is_told():
+    """What follows it is not read."""
+    with pytest.raises(Nonsense, match="name: expected a text, got '23'"):
+        answers.producers('[{"name":23},oops')
+
+
+@pytest.mark.parametrize("text", ["[{}{}]", "[{},]", "[{}] {}", "[,{}]", "[{} oops", "[{}"])
+def test_a_list_is_json(text):
+    with pytest.raises(Nonsense, match="expected JSON"):
+        answers.plugins("", text.replace("{}", '{"plugin":"p"}'))
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=20)

@@ -7,6 +7,7 @@ import asyncio
 import socket
 import errno
 import os
+import threading
 
 import pytest
 import uvloop
@@ -14,7 +15,7 @@ from control_desk import Silent, answering, listening
 from test_munge import Munged, munged  # noqa: F401
 
 from iostats.base.errors import ConfigError
-from iostats.ldms.control import asking, frames
+from iostats.ldms.control import answers, asking, frames
 from iostats.ldms.control import authentication as authentication_module
 from iostats.ldms.control import connection as connection_module
 from iostats.ldms.control.authentication import authentication
@@ -451,3 +452,20 @@ def test_whoever_is_cancelled_while_it_connects_ends():
                     if was_done and not task.exception():
                         task.result().close()
     of(run)
+
+
+@pytest.mark.parametrize("length, is_here", [(1000, True), (1_000_000, False)],
+                         ids=["short", "long"])
+def test_a_long_answer_is_read_beside_the_event_loop(length, is_here, monkeypatch):
+    """A level above with 100,000 sets answers 10 MB; other daemons are asked meanwhile."""
+    class Answers:
+        where = "agg-1:411"
+
+        async def command(self, statement):
+            return Reply(0, "[" + " " * length + "]")
+
+    readers = []
+    monkeypatch.setattr(answers, "producers",
+                        lambda text, where: readers.append(threading.current_thread()))
+    asyncio.run(asking.producers(Answers()))
+    assert [is_here] == [reader is threading.main_thread() for reader in readers]

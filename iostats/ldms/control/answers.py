@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 
 from iostats.ldms.control.errors import Nonsense
 from iostats.ldms.control.observed import (
@@ -168,12 +169,12 @@ class _Object:
     def __init__(self, value: object, where: str, what: str) -> None:
         if not isinstance(value, dict):
             raise Nonsense(where, f"what it answers to {what} is not of its form: expected an "
-                                  f"object, got {str(value)[:60]!r}")
+                                  f"object, got {_shown(value)!r}")
         self._value, self._where, self._what = value, where, what
 
     def _wrong(self, key: str, expected: str) -> Nonsense:
         return Nonsense(self._where, f"what it answers to {self._what} is not of its form: {key}: "
-                                     f"expected {expected}, got {str(self._value.get(key))[:60]!r}")
+                                     f"expected {expected}, got {_shown(self._value.get(key))!r}")
 
     def text(self, key: str, absent: str = _REQUIRED) -> str:
         value = self._value.get(key, absent)
@@ -225,7 +226,18 @@ class _Object:
                 for key, value in self._value.items()]
 
 
+def _shown(value: object) -> str:
+    """The beginning of what JSON had there; of a list of millions it costs no more."""
+    return (str(value) if isinstance(value, (str, int, float, type(None)))
+            else reprlib.repr(value))[:60]
+
+
 _QUOTE = re.compile(r'"(\s*[,:}\]])?')
+_BLANKS = re.compile(r"\s*")
+_decode = json.JSONDecoder(strict=False).raw_decode
+# Characters for each of these in the densest text that ldmsd writes, and how many are free.
+_DENSEST = {"{": 12, "[": 12, ",": 5, '"': 3, "\\": 3}
+_FREE = 1000
 
 
 def _inner_quotes_escaped(text: str) -> str:
@@ -242,29 +254,83 @@ def _inner_quotes_escaped(text: str) -> str:
     return _QUOTE.sub(escaped, text)
 
 
-def _parsed(text: str, where: str, what: str) -> object:
-    text = text.replace("\\", "\\\\")
+def _parsed(text: str, at: int = 0) -> tuple[str, object, int]:
+    """(text, what JSON stands at `at` in it, where that ends); ValueError."""
     try:
-        return json.loads(text, strict=False)
+        return (text, *_decode(text, at))
     except (ValueError, RecursionError):
         pass
+    text = text[:at] + _inner_quotes_escaped(text[at:])
     try:
-        return json.loads(_inner_quotes_escaped(text), strict=False)
-    except (ValueError, RecursionError):
-        raise Nonsense(where, f"what it answers to {what} is not of its form: expected JSON, got "
-                              f"{text[:60]!r}") from None
+        return (text, *_decode(text, at))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _values(text: str) -> Iterator[object]:
+    """What JSON stands in `text`: of a list its items, one after the other; ValueError."""
+    text = text.replace("\\", "\\\\").strip()
+    if any(text.count(character) > len(text) // least + _FREE
+           for character, least in _DENSEST.items()):
+        raise ValueError("not ldmsd's")         # it would take minutes, and gigabytes
+    if not text.startswith("["):
+        text, value, at = _parsed(text)
+        yield value
+    else:
+        at = _after_blanks(text, 1)
+        is_over = text.startswith("]", at)
+        while not is_over:
+            text, value, at = _parsed(text, at)
+            yield value
+            at = _after_blanks(text, at)
+            is_over = text.startswith("]", at)
+            if not is_over:
+                if not text.startswith(",", at):
+                    raise ValueError("no comma")
+                at = _after_blanks(text, at + 1)
+        at += 1
+    if at != len(text):
+        raise ValueError("more than one value")
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
 
 
 def _object(text: str, where: str, what: str) -> _Object:
-    return _Object(_parsed(text, where, what), where, what)
+    if _is_list(text):
+        raise _not_of_its_form(text, where, what, "an object")
+    [value] = _told(text, where, what)
+    return _Object(value, where, what)
 
 
 def _list(text: str, where: str, what: str) -> Iterator[_Object]:
-    """Objects of a list; none for an empty text: ldmsd answers with it where it has none."""
+    """
+    Objects of a list; none for an empty text: ldmsd answers with it where it has none.
+
+    They are read one by one: the first that is wrong ends it, and other threads go on meanwhile.
+    """
     if not text.strip():
-        return iter(())
-    value = _parsed(text, where, what)
-    if not isinstance(value, list):
-        raise Nonsense(where, f"what it answers to {what} is not of its form: expected a list, "
-                              f"got {text[:60]!r}")
-    return (_Object(one, where, what) for one in value)
+        return
+    is_list = _is_list(text)
+    for value in _told(text, where, what):
+        if not is_list:
+            raise _not_of_its_form(text, where, what, "a list")
+        yield _Object(value, where, what)
+
+
+def _is_list(text: str) -> bool:
+    return text.startswith("[", _after_blanks(text, 0))
+
+
+def _told(text: str, where: str, what: str) -> Iterator[object]:
+    try:
+        yield from _values(text)
+    except ValueError:
+        raise _not_of_its_form(text, where, what, "JSON") from None
+
+
+def _not_of_its_form(text: str, where: str, what: str, expected: str) -> Nonsense:
+    return Nonsense(where, f"what it answers to {what} is not of its form: expected {expected}, "
+                           f"got {text[:60]!r}")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_LONG = 1 << 18                     # characters, which take some 20 ms
+
 # All of them raise NotConnected, NoAnswer or Nonsense.
 
 
@@ -44,7 +46,7 @@ async def daemon_status(connection: Connection) -> str:
 async def release(connection: Connection) -> str:
     """The daemon's release: "4.5.3"; "4.4" or "4.5" where it does not say it itself."""
     reply = await connection.command(Statement("version", ()))
-    return answers.release(reply.text, connection.dialect, connection.where)
+    return await _read(answers.release, reply.text, connection.dialect, connection.where)
 
 
 async def producers(connection: Connection) -> dict[str, ProducerSeen]:
@@ -56,14 +58,14 @@ async def updaters(connection: Connection) -> dict[str, UpdaterSeen]:
     """Its updaters, with their rules."""
     status, matches = await asyncio.gather(_text(connection, "updtr_status"),
                                            _text(connection, "updtr_match_list"))
-    return answers.updaters(status, matches, connection.where)
+    return await _read(answers.updaters, status, matches, connection.where)
 
 
 async def plugins(connection: Connection) -> dict[str, PluginSeen]:
     """Its plugins, with the sets that they made."""
     status, made = await asyncio.gather(_text(connection, "plugn_status"),
                                         _text(connection, "plugn_sets"))
-    return answers.plugins(status, made, connection.where)
+    return await _read(answers.plugins, status, made, connection.where)
 
 
 async def policies(connection: Connection) -> dict[str, PolicySeen]:
@@ -74,7 +76,7 @@ async def policies(connection: Connection) -> dict[str, PolicySeen]:
 async def listens(connection: Connection) -> dict[str, ListenSeen]:
     """Its prdcr_listen; none where the release has none (before 4.4.5)."""
     reply = await connection.command(Statement("prdcr_listen_status", ()))
-    return {} if reply.errno else answers.listens(reply.text, connection.where)
+    return {} if reply.errno else await _read(answers.listens, reply.text, connection.where)
 
 
 async def observed(connection: Connection, *, with_sets: bool = False) -> Observed:
@@ -98,7 +100,14 @@ async def observed(connection: Connection, *, with_sets: bool = False) -> Observ
 
 
 async def _asked(connection: Connection, verb: str, read: Callable[[str, str], T]) -> T:
-    return read(await _text(connection, verb), connection.where)
+    return await _read(read, await _text(connection, verb), connection.where)
+
+
+async def _read(read: Callable[..., T], *texts: str) -> T:
+    """What an answer says; a long one, by whatever daemon, keeps no other from being asked."""
+    if sum(map(len, texts)) < _LONG:
+        return read(*texts)
+    return await asyncio.get_running_loop().run_in_executor(None, read, *texts)
 
 
 async def _text(connection: Connection, verb: str) -> str:
