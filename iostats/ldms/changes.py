@@ -68,9 +68,11 @@ def _called(section: str, names: list[str]) -> str:
 
 
 def _folded(names: list[str]) -> str:
-    text = names[0] if len(names) == 1 else folded(names)
+    if len(names) == 1:                 # a group is called as its hosts are written
+        return _cut(names[0], 2 * _MOST_TEXT)
+    text = folded(names)
     return text if len(text) <= 2 * _MOST_TEXT else (
-        f"{names[0]}, {names[1]}, ... ({len(names)} in all)")
+        f"{_cut(names[0], _MOST_TEXT)}, {_cut(names[1], _MOST_TEXT)}, ... ({len(names)} in all)")
 
 
 def _keyed(things: Any) -> dict[str, Any]:

@@ -99,6 +99,17 @@ def test_many_differences_are_bounded():
     assert (201, "... and 100 more") == (len(found), found[-1])
 
 
+def test_long_names_are_cut():
+    """A group of aggregators is called as its host list is written, however long that is."""
+    short, long = "agg-" + "a" * 116, "agg-" + "b" * 117
+    assert ["- aggregators agg-[1-2]", f"+ aggregators {short}: 12 producers"] == changes(
+        BEFORE, replace(BEFORE, aggregators=(replace(AGGREGATORS, name=short),)))[:2]
+    assert f"+ aggregators agg-{'b' * 113}...: 12 producers" == changes(
+        BEFORE, replace(BEFORE, aggregators=(replace(AGGREGATORS, name=long),)))[1]
+    assert [f"+ daemons agg-{'c' * 53}..., agg-{'d' * 53}..., ... (2 in all)"] == changes(
+        None, Description(of(["agg-" + "c" * 200, "agg-" + "d" * 200])))
+
+
 def test_30000_daemons_are_compared_in_one_go():
     names = [f"n-{number}" for number in range(30_000)]
     producers = tuple(Producer(name, Endpoint(name, "n", 1), "active", 1) for name in names)
