@@ -6,6 +6,7 @@ in the rooms, and the rest is read from the directories and the imports.
 """
 
 import ast
+import functools
 import sys
 
 import pytest
@@ -31,10 +32,17 @@ STANDARD_LIBRARY = set(getattr(sys, "stdlib_module_names", ())) or {
     "stat", "subprocess", "sys", "time", "traceback", "types", "typing", "warnings", "zlib"}
 
 
+@functools.lru_cache(None)
+def tree_of(path):
+    """Each file is parsed once, and asked by many tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(None)
 def imports_of(path):
     """(modules of iostats, modules of others) that a file imports, anywhere in it."""
     ours, others = set(), set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -52,9 +60,10 @@ def imports_of(path):
     return ours - {""}, others
 
 
+@functools.lru_cache(None)
 def calls_of(path):
     """Names of the functions that a file calls by their plain name."""
-    return {node.func.id for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.func.id for node in ast.walk(tree_of(path))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
 
 
@@ -147,7 +156,7 @@ STILL_LONG = {"totals/job_totals.py"}
 
 def class_names(path):
     """Names of the classes and named tuples at the top of a module."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         if isinstance(node, ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
