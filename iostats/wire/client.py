@@ -35,6 +35,7 @@ _REPLY_WITHIN_S = 10.0
 _ONE_TRY_S = 2.0
 _NEXT_PORT_AFTER_S = 0.5             # from one port to the next, if there is no answer
 _LONGEST_ANSWER, _LONGEST_HEAD = 1 << 20, 1 << 16
+_SAYS_NOTHING = "the program on the port does not answer"
 
 
 class _NotOurs(Exception):
@@ -149,14 +150,19 @@ def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str
     until = time.monotonic() + within_s
     ended: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
 
+    met: set[int] = set()
+
     def attempt(port: int) -> None:
+        ends = time.monotonic() + max(0.001, min(0.9 * (until - time.monotonic()), _REPLY_WITHIN_S))
         try:
-            ended.put((port, _asked(host, port, job, signs, report["node"], method, report,
-                                    max(0.001, min(0.9 * (until - time.monotonic()),
-                                                   _REPLY_WITHIN_S))),
-                       None))
+            with connect(host, port, ends) as connection:
+                met.add(port)
+                answer = _Conversation(connection, host, port, job, signs, report["node"],
+                                       ends).ask(method, report, ends)
         except BaseException as error:
             ended.put((port, None, error))
+        else:
+            ended.put((port, answer, None))
     others, silent, left = [], None, list(ports)
     tried: set[int] = set()
     while left or tried:
@@ -182,7 +188,9 @@ def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str
             silent = f"{host}:{port}: {_in_words(error)}"
         if isinstance(error, socket.gaierror):
             break                              # the host is unknown, on any port
-    others += [f"port {port}: no answer within {within_s:.1f} s" for port in sorted(tried)]
+    # A thread of a busy node may come to its own end later than this.
+    others += [f"port {port}: " + (_SAYS_NOTHING if port in met else
+                                   f"no answer within {within_s:.1f} s") for port in sorted(tried)]
     raise NotDelivered(f"no answer from {wire_protocol.server_of(job)}: "
                        + "; ".join(others + ([silent] if silent else [])))
 
@@ -382,7 +390,7 @@ class _Conversation:
         try:
             part = self._connection.recv(65536)
         except socket.timeout:
-            raise _Silent("the program on the port does not answer") from None
+            raise _Silent(_SAYS_NOTHING) from None
         if not part:
             raise ConnectionError("it closed the connection")
         self._buffer += part

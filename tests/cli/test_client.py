@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import time
 from processes import (
     AFTER,
     BEFORE,
@@ -424,15 +425,27 @@ def test_silent_squatters_on_all_ports_cost_no_more_than_the_time_there_is(desk)
     assert "nid00023: 1 tries in 2 s: " in str(failed.value)
 
 
-def test_when_strangers_sit_on_the_ports_the_error_names_them(desk, worked):
-    """Each port and what was met there; trying goes on until the time is over."""
+@pytest.mark.parametrize("thread_is_late", [False, True])
+def test_when_strangers_sit_on_the_ports_the_error_names_them(desk, monkeypatch, thread_is_late):
+    """
+    Each port and what was met there; trying goes on until the time is over, also where a busy node
+    gives the one who waits for an answer no processor until later than that.
+    """
     desk.job, [first, second] = job_with_free_ports(2)
     (desk.home / "secret").write_text("0123456789abcdef0123456789abcdef")
     (desk.home / "secret").chmod(0o600)
     config = site.load(environ={"IOSTATS_SERVER_PORT_TRIES": "2",
                                 "IOSTATS_NODE_RETRY_TIMEOUT": "0"})
-    with Listener(first, None), Listener(second, b"HTTP/1.0 200 OK\r\n\r\n"), \
+    with Listener(first, None) as silent, Listener(second, b"HTTP/1.0 200 OK\r\n\r\n"), \
             pytest.raises(NotDelivered) as failed:
+        if thread_is_late:
+            receive = client._Conversation._receive
+
+            def late(conversation):
+                if conversation._connection.getpeername()[1] == silent.port:
+                    time.sleep(3)
+                receive(conversation)
+            monkeypatch.setattr(client._Conversation, "_receive", late)
         client.deliver({"job": desk.job, "node": "nid00023"}, "127.0.0.1",
                        str(desk.home / "secret"), config)
     assert f"no answer from the server of job {desk.job}: port " in str(failed.value)
