@@ -43,11 +43,15 @@ class Harvested:
         until(lambda: self.query("e"), 100, "the first sweeps")
         time.sleep(1.1)                  # Slurm's times are whole seconds, and rounded down
 
-    def query(self, level, *more):
+    def query(self, level):
         """The rows of `iostats query` on ctl."""
+        return self.answer(level).get("rows", [])
+
+    def answer(self, level):
+        """What `iostats query` says on ctl; {} while there is nothing to say."""
         done = self.slurm.ctl("env", f"PYTHONPATH={self.slurm.home}", self.slurm.python, "-m",
-                              "iostats", "query", level, "--json", *more, check=False)
-        return json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+                              "iostats", "query", level, "--json", check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else {}
 
     def end(self, job, entries):
         """Let the job of these `entries` end, and the entries expire soon after."""
