@@ -107,13 +107,21 @@ def timeless(record):
 
 
 @needs_mpi
-@pytest.mark.parametrize("nodes, on_a_node", [(4, 2), (16, 4)], ids=["8 ranks", "64 ranks"])
+def test_the_ranks_of_these_tests_are_those_of_one_program(desk):
+    """mpiexec and mpi4py belong together: else each rank would be a program of its own."""
+    sizes = Ranks(desk, 2, 2).program(
+        sys.executable, "-c", "from mpi4py import MPI; print(MPI.COMM_WORLD.Get_size())")
+    assert ["4"] * 4 == sizes.stdout.split(), sizes.stderr
+
+
+@needs_mpi
+@pytest.mark.parametrize("nodes, on_a_node", [(4, 2), (7, 3)], ids=["8 ranks", "21 ranks"])
 def test_the_totals_are_those_of_the_nodes_one_by_one(desk, nodes, on_a_node):
-    """Each node once, whatever ranks it has; and nothing is left behind."""
+    """
+    Each node once, whatever ranks it has, also where their number is no power of two; and nothing
+    is left behind.
+    """
     ranks = Ranks(desk, nodes, on_a_node)
-    sizes = ranks.program(sys.executable, "-c",
-                          "from mpi4py import MPI; print(MPI.COMM_WORLD.Get_size())")
-    assert [str(ranks.size)] * ranks.size == sizes.stdout.split(), sizes.stderr
     records, began = [], time.time()
     for along in (True, False):
         running = desk.server("--nodes", f"nid[00001-{nodes:05}]", "--format", "json")
