@@ -299,6 +299,17 @@ def test_it_is_certain_where_all_calls_one_after_the_other_would_be_hardly_any_t
         "that wait at the same time count each, so it is no more than that"]
 
 
+def test_it_is_certain_too_where_other_jobs_on_its_nodes_made_some_of_these_calls():
+    """41 of 1200 s of all of them together; but what is missing may be any number."""
+    job = record(37.0, 4.0)
+    shared = job.coverage.replaced(shared={"node001": 2})
+    [cause] = causes_of(job.replaced(coverage=shared), QUIET, [], CONFIG)
+    assert cause.kind == "not_in_lustre" and cause.about["sure"] == "sure"
+    missing = shared.replaced(missing_count=1)
+    assert "not_in_lustre" not in [one.kind for one in causes_of(
+        job.replaced(coverage=missing), QUIET, [], CONFIG)]
+
+
 def test_it_is_likely_where_one_node_after_the_other_may_have_waited():
     """9/16 of 181 s on one node are 8.5 % of its time; all of it would be 15 %."""
     [cause] = causes_of(record(181.0, 0.0), QUIET, [], CONFIG)

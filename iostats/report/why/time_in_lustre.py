@@ -29,8 +29,8 @@ Attributes:
     serial_share: the most of the job's time that it can have cost: as if no two calls had been at
         the same time; None where not known.
     by_operation: {(file system, operation): (calls, seconds)}, without what took no time.
-    is_whole: nothing is missing in `seconds` that could be large.
-    why_not: why it is not known, or not whole: a text; "" where it is.
+    is_whole: nothing is missing in `seconds`: the job's own are these at most.
+    why_not: why it is not known, or not exactly: a text; "" where it is.
     mark: ">= ", "<= ", "~ " or "": which way `seconds` may be wrong as those of the job.
     share_mark: the same of `share`, of which a missing node's time is a part as well.
 """
@@ -65,7 +65,8 @@ def time_in_lustre(record: Record) -> TimeInLustre:
     seconds = sum(spent for _, spent in by_operation.values())
     mark = mark_of(coverage.missing_count or low, coverage.shared)
     return TimeInLustre(seconds, seconds / coverage.node_seconds, busiest / elapsed,
-                        seconds / elapsed, by_operation, not why_not, why_not,
+                        seconds / elapsed, by_operation,
+                        mark in ("", "<= ") and not record.short, why_not,
                         mark, mark_of_ratio(mark, ">= " if coverage.missing_count else ""))
 
 
