@@ -143,9 +143,9 @@ def history():
         "scratch", Line(began + 300, 30.0, {"write_bytes": mine}),
         Line(began, 30.0, {"write_bytes": whole, "busy_us": busy, "timed": timed}))], [
             TargetHistory("scratch", "OST0007", None, None, [
-                JobOnTarget("4733", "bob", Line(began, 30.0, {
-                    "read_bytes": [None, 23], "write_bytes": [37 * MIB], "requests": [40, 1]})),
-                JobOnTarget("", "", Line(began, 30.0, {"write_bytes": [23]}))])])
+                JobOnTarget("4733", "bob", Line(began + 300, 30.0, {
+                    "read_bytes": [None, 23], "write_bytes": [37 * MIB, 0], "requests": [40, 1]})),
+                JobOnTarget("", "", Line(began + 300, 30.0, {"write_bytes": [23]}))])])
 
 
 def wide(nodes=1000, osts=1000):

@@ -9,6 +9,7 @@ import pytest
 from page_records import HOSTILE
 from trees import report as of_node
 
+from iostats.load.time_lines import JobOnTarget, Line
 from iostats.report.advice.finding import Finding
 from iostats.report.html.page import page, sections
 from iostats.report.why.cause import BUSY_TARGET, OWN_PATTERN, Cause
@@ -216,6 +217,19 @@ def test_a_history_shows_the_job_among_all_jobs():
     assert "1: evicted scratch-OST0003, after 14 min ; grey: not known" in found.text
     assert "scratch OST0007 4733 bob 23 bytes 37.0 MiB 41" in found.text
     assert "scratch OST0007 (another user's) - 0 bytes 23 bytes -" in found.text
+
+
+def test_what_others_did_after_the_job_is_not_told_as_meanwhile():
+    """The job ended 12 s into an interval of 30 s: most of that was after it."""
+    record, config = page_records.realistic()
+    history = page_records.history()
+    [target] = history.targets
+    line = Line(history.ended - 72, 30.0, {"write_bytes": [37, 41, 5300], "requests": [2, 3, 700]})
+    late = Line(history.ended - 12, 30.0, {"write_bytes": [4100], "requests": [61]})
+    found = Document(page(record, config, [], history=history._replace(targets=[target._replace(
+        others=[JobOnTarget("4733", "bob", line), JobOnTarget("4739", "carol", late)])])))
+    assert "scratch OST0007 4733 bob 0 bytes 78 bytes 5" in found.text
+    assert "4739" not in found.text
 
 
 def test_clocks_that_are_wrong_do_no_harm():

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from iostats.base.units import amount_text, bytes_text, percent_text, range_text
+from iostats.load.time_lines import total
 from iostats.lustre.metric_meanings import METRICS
 from iostats.lustre.metrics import LOCAL_MD_STATS, operations_in
 from iostats.node import sources
@@ -268,10 +269,11 @@ def others(history: JobHistory, labels: dict[str, str], units: str) -> PageTable
     found = []
     for target in history.targets:
         for other in target.others:
-            done = {metric: sum(amount or 0 for amount in amounts)
-                    for metric, amounts in other.line.amounts.items()}
-            read, written = done.get("read_bytes", 0), done.get("write_bytes", 0)
-            requests = done.get("requests", 0)
+            read, written, requests = (
+                total(other.line, metric, history.began, history.ended)[0]
+                for metric in ("read_bytes", "write_bytes", "requests"))
+            if not (read or written or requests):
+                continue
             found.append((-(read + written), -requests, [
                 labels.get(target.file_system, target.file_system), target.target,
                 other.job or "(another user's)", other.user or "-", bytes_text(read, units),
