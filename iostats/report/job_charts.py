@@ -8,6 +8,7 @@ import json
 import re
 
 from iostats.events.kinds import INFO
+from iostats.load.time_lines import length_of
 from iostats.lustre.metrics import is_operation
 from iostats.report.charts.chart import (
     MOST_BARS,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from iostats.totals.record import FileSystemRecord, Record
 
 _MOST_MARKS = 9
+_LEAST_AROUND = 12                  # intervals before and after a job, beside all jobs
 _MOVED = (("read_bytes", "Read", "read"), ("write_bytes", "Written", "write"))
 _IN_TIME = (*((metric, title, kind, "bytes/s") for metric, title, kind in _MOVED),
             ("operations", "Operations", "operations", "/s"))
@@ -77,6 +79,7 @@ def load_chart(record: Record, name: str, label: str,
     line, began = _line_of(history, name), record.job.started
     if line is None or line.all is None or began is None:
         return None
+    line = line._replace(all=_near(line.all, began, record.job.ended))
     job = _on_the_grid_of(line.all, line.job, began, record.job.ended)
     columns = {metric: (job(metric), _amounts(line.all, metric)) for metric, *_ in _IN_TIME}
     chart = _of_time(
@@ -148,16 +151,28 @@ def _is_low(line: Line) -> bool:
     return any(0 < share < 1 for share in line.known or ())
 
 
+def _near(line: Line, began: float, ended: float | None) -> Line:
+    """Of a line the intervals of the job's time, and as many before and after it."""
+    last = line.began + length_of(line) * line.every_s
+    ended = max(began, last if ended is None else ended)
+    around = max(ended - began, _LEAST_AROUND * line.every_s)
+    first = max(0, int((began - around - line.began) // line.every_s))
+    end = max(first, int(-(-(ended + around - line.began) // line.every_s)))
+    return line._replace(
+        began=line.began + first * line.every_s, known=line.known and line.known[first:end],
+        amounts={metric: values[first:end] for metric, values in line.amounts.items()})
+
+
 def _on_the_grid_of(whole: Line, part: Line | None, began: float,
                     ended: float | None) -> Callable[[str], list[Any]]:
     """
-    What makes [amount] of `part` in the intervals of `whole`: None where they are not known, or do
-    not fit; 0 before `began` and after `ended`.
+    What makes [amount] of `part` in the intervals of `whole`, which may be longer: None where they
+    are not known, or do not fit; 0 before `began` and after `ended`.
     """
-    length = max(map(len, whole.amounts.values()), default=0)
-    ahead = 0.0 if part is None else (part.began - whole.began) / whole.every_s
-    fits = (part is not None and part.every_s == whole.every_s
-            and abs(ahead - round(ahead)) < 0.01)
+    length = length_of(whole)
+    each = 0.0 if part is None else whole.every_s / part.every_s
+    ahead = 0.0 if part is None else (part.began - whole.began) / part.every_s
+    fits = each > 0.99 and all(abs(number - round(number)) < 0.01 for number in (each, ahead))
 
     def values(metric: str) -> list[Any]:
         found: list[Any] = [None] * length
@@ -167,9 +182,12 @@ def _on_the_grid_of(whole: Line, part: Line | None, began: float,
             at = whole.began + number * whole.every_s
             if at + whole.every_s <= began or (ended is not None and at >= ended):
                 found[number] = 0
+        joined: dict[int, list[Any]] = {}
         for number, amount in enumerate(_amounts(part, metric)):
-            if 0 <= number + round(ahead) < length:
-                found[number + round(ahead)] = amount
+            joined.setdefault((number + round(ahead)) // round(each), []).append(amount)
+        for at_place, amounts in joined.items():
+            if 0 <= at_place < length:
+                found[at_place] = None if None in amounts else sum(amounts)
         return found
     return values
 

@@ -155,7 +155,7 @@ def _chart(title: str, line: Line | None, ident: str, until: float) -> dict[str,
     for row, moment in zip(rows, _moments(line, len(rows), count)):
         row[0] = moment
     return {"ident": ident, "title": chart.title, "svg": Markup(svg.inline(chart, ident)),
-            "headings": headings, "rows": rows, "rest": rest}
+            "remarks": svg.remarks(chart), "headings": headings, "rows": rows, "rest": rest}
 
 
 def _moments(line: Line, rows: int, count: int) -> Sequence[str]:

@@ -145,6 +145,9 @@ def test_what_is_grey_and_what_is_marked_is_said():
     chart = over_time(23, None, marks=[Mark(15.0, "evicted OST0003")])
     assert ["1: evicted OST0003, after 15 s", "grey: not known"] == svg.remarks(chart)
     assert [] == svg.remarks(over_time(23, 37))
+    latency = Panel("Mean time", "ms", [Curve("mean time", "latency", [23, None])])
+    assert ["grey: not known, or no request"] == svg.remarks(
+        over_time(23, 37)._replace(panels=[latency]))
 
 
 def test_neighbours_share_a_bar_where_there_are_too_many():

@@ -159,6 +159,36 @@ def test_the_job_stands_among_all_jobs_where_intervals_are_the_same(job, expecte
     assert TimeAxis(-10.0, 10.0, 3) == chart.axis
 
 
+@pytest.mark.parametrize("amounts, expected", [
+    ([230, 370, 410], [0.0, 30.0, 20.5]), ([230, 370], [0.0, 30.0, 0.0]),
+    ([230, None, 410], [0.0, None, 20.5])], ids=["known", "ended", "a gap"])
+def test_the_job_stands_among_all_jobs_where_theirs_are_longer(amounts, expected):
+    """(230 + 370) / 20 s; the fourth is after its end; half of what is not known is not known."""
+    found = record([delta("llite", "scratch", open=1)])
+    ended = found.replaced(job={**found.job, "ended": BEGAN + 10 * len(amounts)})
+    chart = load_chart(ended, "scratch", "scratch", history(
+        Line(BEGAN, 10.0, {"read_bytes": amounts}),
+        Line(BEGAN - 20, 20.0, {"read_bytes": [820, 860, 940]})))
+    assert {"Read": [expected, [41.0, 43.0, 47.0]]} == panels(chart)
+
+
+def test_of_all_jobs_the_time_of_the_job_is_shown_and_as_long_before_and_after_it():
+    """100 s of two hours; 12 intervals at least."""
+    found = record([delta("llite", "scratch", open=1)])
+    reads = [10 * number for number in range(720)]
+    chart = load_chart(found, "scratch", "scratch", history(
+        Line(BEGAN, 5.0, {"read_bytes": [23] * 20}),
+        Line(BEGAN - 1800, 5.0, {"read_bytes": reads}, [1.0] * 720)))
+    assert TimeAxis(-100.0, 5.0, 60) == chart.axis
+    assert (reads[340] / 5, reads[399] / 5, 60) == (
+        chart.panels[0].curves[1].values[0], chart.panels[0].curves[1].values[-1],
+        len(chart.panels[0].curves[1].values))
+    assert [0.0] * 20 + [4.6] * 20 + [0.0] * 20 == chart.panels[0].curves[0].values
+    chart = load_chart(found, "scratch", "scratch", history(
+        None, Line(BEGAN - 1800, 60.0, {"read_bytes": reads[:60]})))
+    assert TimeAxis(-720.0, 60.0, 26) == chart.axis
+
+
 def test_the_time_of_requests_is_known_where_some_were_timed():
     found = record([delta("llite", "scratch", open=1)])
     chart = load_chart(found, "scratch", "scratch", history(None, Line(

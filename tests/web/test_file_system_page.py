@@ -31,3 +31,11 @@ def test_a_gap_makes_no_other_rate_a_lower_bound():
     for known, peak in (([0, 1], "peak 1.0 MiB/s"), ([0, 0.5], "peak ≥ 1.0 MiB/s")):
         line = Line(0.0, 23.0, {"read_bytes": [None, 23 * MIB]}, known)
         assert f">{peak}<" in _chart("4711", line, "c1", 46.0)["svg"]
+
+
+def test_what_is_grey_is_said():
+    """Of an interval nothing is known; in another one there was no request that took a time."""
+    line = Line(0.0, 23.0, {"requests": [23, 0], "busy_us": [46, 0], "timed": [23, 0]})
+    assert ["grey: not known, or no request"] == _chart("OST0007", line, "c1", 46.0)["remarks"]
+    line = Line(0.0, 23.0, {"requests": [23, None]})
+    assert ["grey: not known"] == _chart("OST0007", line, "c1", 46.0)["remarks"]

@@ -78,9 +78,10 @@ def remarks(chart: Chart) -> list[str]:
     """["1: evicted scratch-OST0003, after 14 min"]: what its marks are, and grey."""
     found = [f"{number}: {cut(one_line(mark.text), 60)}, after {duration_in_words(mark.at_s)}"
              for number, mark in enumerate(chart.marks, 1)]
-    if any(not _is_known(value) for panel in chart.panels for curve in panel.curves[:1]
-           for value in curve.values):
-        found.append("grey: not known")
+    grey = {curve.kind for panel in chart.panels for curve in panel.curves[:1]
+            for value in curve.values if not _is_known(value)}
+    if grey:
+        found.append("grey: not known" + (", or no request" if "latency" in grey else ""))
     return found
 
 
