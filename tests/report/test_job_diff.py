@@ -170,6 +170,15 @@ def test_what_the_storage_servers_counted_is_compared_between_its_bounds():
                        "RPCs, read, by its nodes").direction
 
 
+def test_what_the_nodes_asked_mdts_for_is_not_0_where_that_is_not_known():
+    """Of a job that shared a node nothing is known by node, but its nodes count MDT requests."""
+    io = dict.fromkeys(("read_bytes", "write_bytes", "reads", "writes", "ost_operations"), 0)
+    here = record(llite(open=23), md_stats(getattr=41))
+    alone = {**here, "by_node": {"file_systems": [
+        {"name": "scratch", "low": {**io, "mdt_operations": 11}, "high": None}]}}
+    assert [] == [one.metric for one in (*diff(alone, here).changes, *diff(here, alone).changes)]
+
+
 def test_that_nodes_were_shared_is_said():
     shared = job(of_node(deltas=[llite(open=23)], other_jobs=1))[0]
     assert ("note: 4711: other jobs were on 1 of its nodes: the numbers are the nodes', not this "

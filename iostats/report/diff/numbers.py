@@ -284,8 +284,8 @@ def _of_exports(fs: Mapping[str, Any]) -> dict[str, Bounds]:
             ("write_bytes", "bytes written, by its nodes", BYTES),
             ("reads", "RPCs, read, by its nodes", COUNT),
             ("writes", "RPCs, written, by its nodes", COUNT),
-            ("ost_operations", "other requests to OSTs, by its nodes", COUNT),
-            ("mdt_operations", "requests to MDTs, by its nodes", COUNT)):
+            ("ost_operations", "other OST requests, by its nodes", COUNT),
+            ("mdt_operations", "MDT requests, by its nodes", COUNT)):
         low, high = _count(_part(fs, "low"), member), _count(_part(fs, "high"), member)
         if low is not None:
             found[metric] = Bounds(low, inf if high is None else max(low, high), kind)
