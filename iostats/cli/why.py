@@ -16,7 +16,7 @@ from iostats.cli.terminal_form import screen_of
 from iostats.load.time_lines import history_of
 from iostats.report import job_tables, json_and_csv
 from iostats.report.newer_release import as_known
-from iostats.report.why import answer
+from iostats.report.why import answer, like_runs
 from iostats.totals.record import Record
 
 TYPE_CHECKING = False
@@ -56,7 +56,6 @@ exit status:
 """
 
 LIKE, _MOST_LIKE = 10, 100
-_OTHER_ENDS = ("CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "REQUEUED")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -115,25 +114,19 @@ def history_of_job(record: Record, config: site.Config) -> tuple[JobHistory | No
 
 def runs_like(record: Record, most: int, config: site.Config) -> list[Record]:
     """Records of the last runs of the same name and user that ended by themselves; up to `most`."""
-    batch, job = record.batch, record.job
-    if not most or not batch or not batch.name or not job.user:
-        return []
+    question = like_runs.question_of(record, most)
     found: list[Record] = []
+    if question is None:
+        return found
     try:
-        rows = site_client.ask_site(config, "jobs", {
-            "users": [job.user], "names": [batch.name[:128]], "until": job.started,
-            "sort": "started", "descending": True, "limit": min(1000, 3 * most + 10)})
+        rows = site_client.ask_site(config, "jobs", question)
         with site_client.form_checked("a list of jobs"):
-            others = [row for row in rows["jobs"] if row["name"] == batch.name
-                      and row["raw_job_id"] != batch.raw_job
-                      and not (batch.array_job and row["job_id"].startswith(
-                          f"{batch.array_job}_"))          # one cause may hit them all
-                      and (row["outcome"] or "").upper() not in _OTHER_ENDS]
+            others = like_runs.rows_like(record, rows["jobs"])
         for row in others[:most]:
             runs = site_client.ask_site(config, "record", {"job": row["raw_job_id"]})
             with site_client.form_checked("a record"):
-                found += [one for one in latest_runs(list(map(as_known, runs)))
-                          if not one.batch or one.batch.cluster == row["cluster"]][:1]
+                run = like_runs.run_of(row, map(as_known, runs))
+            found += [run] if run else []
     except IostatsError as error:
         # Without them there is less to compare, and no less to tell.
         print(f"iostats: other runs are not known: {error}", file=sys.stderr)

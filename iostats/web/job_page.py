@@ -13,6 +13,7 @@ from iostats.report.advice import findings
 from iostats.report.html import page
 from iostats.report.job_tables import labelled
 from iostats.report.newer_release import as_known
+from iostats.report.why import like_runs
 from iostats.report.why.causes import causes_of
 from iostats.totals.record import Record
 from iostats.web import jobs_page
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 _MARGIN_S = 60.0                    # of the time in which its nodes and file systems are shown
 _MOST_RUNS = 20
 _MOST_LIKE = 5                      # runs of the same name and user that it is compared with
-# Runs that ended so did not do what they should, or not for as long.
-_CUT_SHORT = frozenset(("CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY",
-                        "REQUEUED"))
 _FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -94,20 +92,14 @@ def _history(visit: Visit, record: Record) -> JobHistory | None:
 
 def _runs_like(visit: Visit, record: Record) -> list[Record]:
     """Records of the last runs of the same name and user; [] where they are not known."""
-    batch, user = record.batch, record.job.user
-    if not batch or not batch.name or not user or record.job.started is None:
-        return []
+    question, found = like_runs.question_of(record, _MOST_LIKE), list[Record]()
+    if question is None:
+        return found
     try:
-        rows = visit.ask("jobs", {
-            "users": [user], "names": [batch.name[:128]], "until": record.job.started,
-            "sort": "started", "descending": True, "limit": 3 * _MOST_LIKE})["jobs"]
-        found: list[Record] = []
-        for row in rows:
-            if len(found) < _MOST_LIKE and row["raw_job_id"] != batch.raw_job and (
-                    row["name"] == batch.name and row["outcome"] not in _CUT_SHORT):
-                runs = map(as_known, visit.ask("record", {"job": row["raw_job_id"]}))
-                found += [one for one in runs if _cluster(one) == row["cluster"]
-                          and (one.job.attempt or 0) == row["attempt"]][:1]
+        for row in like_runs.rows_like(record, visit.ask("jobs", question)["jobs"])[:_MOST_LIKE]:
+            run = like_runs.run_of(row, map(as_known, visit.ask(
+                "record", {"job": row["raw_job_id"]})))
+            found += [run] if run else []
         return found
     except PageError:
         return []                       # there is less to compare, and no less to tell

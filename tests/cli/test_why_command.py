@@ -139,8 +139,9 @@ def test_tasks_of_the_same_array_are_no_other_runs(monkeypatch):
             asked.append(params["job"])
             return []
         rows = ("100_2", "102"), ("1000_2", "1002"), ("90", "90"), ("100_3", "103")
-        return {"jobs": [{"name": "solve", "job_id": shown, "raw_job_id": raw, "cluster": "c1",
-                          "outcome": "COMPLETED"} for shown, raw in rows], "next": None}
+        return {"next": None, "jobs": [
+            {"name": "solve", "job_id": shown, "raw_job_id": raw, "cluster": "c1", "attempt": 0,
+             "outcome": "COMPLETED"} for shown, raw in rows]}
     monkeypatch.setattr(site_client, "ask_site", ask)
     assert [] == why.runs_like(record, 10, None)
     assert ["1002", "90"] == asked

@@ -3,6 +3,10 @@ A job beside other runs of the same name and user: what took longer than it usua
 
 A run does as much as it does, so what is compared is the time of one call, of each operation, and
 the time of all calls by that of the nodes.
+
+    question_of(record, 10)   ->  the params of the site server's `jobs`
+    rows_like(record, rows)   ->  those of its rows that are runs to compare with
+    run_of(row, records)      ->  of the records of such a row's job, that of its run
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from iostats.report.why.words import times
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from iostats.totals.record import Record
 
@@ -22,6 +27,9 @@ AS_USUAL = 1.2                      # times the time of other runs: less is no d
 FEWEST = 3                          # runs, whose median is taken for the usual
 _SMALLEST_PART = 0.05               # of the time of all calls, in this run or in the others
 _FEWEST_CALLS = 10
+# Runs that ended so did not do what they should, or not for as long.
+_CUT_SHORT = ("CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "REQUEUED")
+_LONGEST_NAME = 128                 # that can be asked for
 
 ComparedCall = namedtuple("ComparedCall", "operation file_system runs each_s usual_s factor part")
 ComparedCall.__doc__ = """
@@ -44,6 +52,36 @@ Attributes:
     factor: by how much the calls took longer than they usually do, all together; None: not known.
     elapsed_s: median of the time that the others took; None where fewer than FEWEST are known.
 """
+
+
+def question_of(record: Record, most: int) -> dict[str, Any] | None:
+    """
+    What asks the site's server for up to `most` runs before this one, of the same name and user,
+    and for some more, as not all of them will do; None where there is nothing to ask for.
+    """
+    batch, job = record.batch, record.job
+    if not most or not batch or not batch.name or not job.user:
+        return None
+    return {"users": [job.user], "names": [batch.name[:_LONGEST_NAME]], "until": job.started,
+            "sort": "started", "descending": True, "limit": min(1000, 3 * most + 10)}
+
+
+def rows_like(record: Record, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """
+    Those of the `rows` of the answer that ended by themselves, and are neither this job nor of the
+    same array: one cause may hit all tasks of it.  LookupError, ... where they are of another form.
+    """
+    batch: Any = record.batch           # without which there was no question
+    return [row for row in rows if row["name"] == batch.name
+            and row["raw_job_id"] != batch.raw_job
+            and not (batch.array_job and row["job_id"].startswith(f"{batch.array_job}_"))
+            and (row["outcome"] or "").upper() not in _CUT_SHORT]
+
+
+def run_of(row: Mapping[str, Any], records: Iterable[Record]) -> Record | None:
+    """The record of the run of a row; None where it is not among them."""
+    return next((one for one in records if (row["cluster"], row["attempt"]) == (
+        (one.batch.cluster or "") if one.batch else "", one.job.attempt or 0)), None)
 
 
 def like_runs(record: Record, like: Sequence[Record]) -> LikeRuns:
