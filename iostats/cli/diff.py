@@ -4,21 +4,17 @@ iostats diff: what changed from one job to another, or from one part of a job to
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 from iostats.base import config as site
-from iostats.base import strict_json
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, one_line
 from iostats.base.job_id import checked_batch_job
-from iostats.cli import unfinished
+from iostats.cli import record_file, unfinished
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.cli.record_file import MOST_BYTES
 from iostats.cli.report import latest_runs, records_of
 from iostats.cli.terminal_form import screen_of
 from iostats.report.diff import changes, diff_text, numbers
-from iostats.report.record_check import negative_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,28 +162,9 @@ def _is_file(path: str) -> bool:
 
 def _from_file(path: str) -> Mapping[str, Any]:
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)        # what is no plain file may have no end
-    except OSError as error:
-        raise DiffUnreadable(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise DiffUnreadable(f"{path}: too large for a record: more than {MOST_BYTES >> 20} MiB")
-    try:
-        text = data.decode("utf-8-sig")
-        form = strict_json.decoder().decode(text)
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            raise DiffUnreadable(f"{path}:{error.lineno}: expected one record, got several"
-                                 ) from None
-        raise DiffUnreadable(f"{path}:{error.lineno}: expected a record as JSON: {error.msg}"
-                             ) from None
-    except (ValueError, RecursionError) as error:
-        raise DiffUnreadable(f"{path}: expected a record as JSON: {error!s:.200}") from None
-    if not isinstance(form, dict) or not isinstance(form.get("job"), dict) or not isinstance(
-            form.get("file_systems"), list):
-        raise DiffUnreadable(f"{path}: expected a record, as `iostats report --format json` "
-                             f"writes it")
-    negative = negative_in(form, text)
-    if negative:
-        raise DiffUnreadable(f"{path}: {negative[:200]}, expected no number below 0 there")
-    return form
+        found = record_file.forms_in(path)
+    except UsageError as error:
+        raise DiffUnreadable(str(error)) from None
+    if len(found) > 1:
+        raise DiffUnreadable(f"{path}: expected one record, got {len(found)}")
+    return found[0]

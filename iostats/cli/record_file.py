@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-MOST_BYTES = 64 << 20           # 30 MB are a job of 10,000 nodes on 3 file systems of 1,000 OSTs
+_MEMBERS = (("job", dict), ("coverage", dict), ("file_systems", list))
+_MOST_BYTES = 64 << 20          # 30 MB are a job of 10,000 nodes on 3 file systems of 1,000 OSTs
 
 
 def is_named(text: str) -> bool:
@@ -26,24 +27,32 @@ def is_named(text: str) -> bool:
 
 
 def records_in(path: str) -> list[Record]:
+    """[Record] of a file, as far as this release knows them; as `forms_in`."""
+    found = forms_in(path)
+    with form_checked(name_of(path)):
+        return list(map(as_known, found))
+
+
+def forms_in(path: str) -> list[dict[str, Any]]:
     """
-    [Record] of a file with one JSON object, several one after the other, or an array of them; "-"
-    is standard input.  UsageError where it cannot be read, or has something else in it.
+    The records of a file as JSON has them: one object, several one after the other, or an array of
+    them; "-" is standard input.  UsageError where it cannot be read, or has something else in it.
     """
     name = name_of(path)
-    data = content_of(path, MOST_BYTES, "a record")
-    if len(data) > MOST_BYTES:
-        raise UsageError(f"{name}: too large: more than {MOST_BYTES >> 20} MiB of records; give "
+    data = content_of(path, _MOST_BYTES, "a record")
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"{name}: too large: more than {_MOST_BYTES >> 20} MiB of records; give "
                          f"fewer at once")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
         del data
         found = list(_documents(text))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name}: expected records as `iostats report --format json` writes them, "
                          f"got no JSON: {error}") from None
     for one in found:
-        if not isinstance(one, dict) or not {"job", "coverage", "file_systems"} <= one.keys():
+        if not isinstance(one, dict) or not all(isinstance(one.get(member), kind) for member, kind
+                                                in _MEMBERS):
             raise UsageError(f"{name}: expected records as `iostats report --format json` writes "
                              f"them, got {json.dumps(one)[:60]}")
         negative = negative_in(one, text)
@@ -51,8 +60,7 @@ def records_in(path: str) -> list[Record]:
             raise UsageError(f"{name}: {negative[:200]}, expected no number below 0 there")
     if not found:
         raise UsageError(f"{name}: there is no record in it")
-    with form_checked(name):
-        return list(map(as_known, found))
+    return found
 
 
 def _documents(text: str) -> Iterator[Any]:

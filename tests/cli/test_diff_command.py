@@ -160,18 +160,23 @@ def test_the_same_file_twice(files, capsys):
     assert "before.json (A): job 4711, alice" in out and "\nNo difference.\n" in out
 
 
+EXPECTED = "expected records as `iostats report --format json` writes them"
+
+
 @pytest.mark.parametrize("arguments, status, said", [
     (["before.json"], 2, "expected two jobs, got 1 (see --help)"),
     (["before.json", "none.json"], 1, "none.json: no such file"),
     (["before.json", "./none:solve"], 1, "./none: no such file"),
-    (["before.json", "odd.json"], 1, "odd.json:1: expected a record as JSON: "),
-    (["before.json", "list.json"], 1, "list.json: expected a record, as `iostats report --format "
-                                      "json` writes it"),
-    (["before.json", "two.json"], 1, "two.json:2: expected one record, got several"),
-    (["before.json", "deep.json"], 1, "deep.json: expected a record as JSON: "),
-    (["before.json", "nan.json"], 1, "nan.json: expected a record as JSON: NaN is no number"),
-    (["before.json", "huge.json"], 1, "huge.json: expected a record as JSON: 1e999 is too large"),
-    (["before.json", "/dev/zero"], 1, "/dev/zero: too large for a record: more than 64 MiB"),
+    (["before.json", "odd.json"], 1, f"odd.json: {EXPECTED}, got no JSON: Expecting property name "
+                                     f"enclosed in double quotes: line 1 column 2 (char 1)"),
+    (["before.json", "list.json"], 1, f"list.json: {EXPECTED}, got 1"),
+    (["before.json", "job.json"], 1, f"job.json: {EXPECTED}, got {{\"job\": 23, "),
+    (["before.json", "two.json"], 1, "two.json: expected one record, got 2"),
+    (["before.json", "empty.json"], 1, "empty.json: there is no record in it"),
+    (["before.json", "deep.json"], 1, f"deep.json: {EXPECTED}, got no JSON: maximum recursion"),
+    (["before.json", "nan.json"], 1, f"nan.json: {EXPECTED}, got no JSON: NaN is no number"),
+    (["before.json", "huge.json"], 1, f"huge.json: {EXPECTED}, got no JSON: 1e999 is too large"),
+    (["before.json", "/dev/zero"], 1, "/dev/zero: too large: more than 64 MiB of records"),
     (["before.json", "minus.json"], 1, "minus.json: file_systems[0].calls.write.count is -23, "
                                        "expected no number below 0 there"),
     (["before.json", "."], 1, ".: cannot be read: Is a directory"),
@@ -183,7 +188,9 @@ def test_the_same_file_twice(files, capsys):
 def test_what_is_wrong_is_one_line(files, capsys, arguments, status, said):
     (files / "odd.json").write_text("{")
     (files / "list.json").write_text("[1]")
-    (files / "two.json").write_text('{"job": {}}\n{"job": {}}\n')
+    (files / "job.json").write_text('{"job": 23, "coverage": {}, "file_systems": []}')
+    (files / "two.json").write_text((files / "before.json").read_text() * 2)
+    (files / "empty.json").write_text("")
     (files / "deep.json").write_text("[" * 100_000)
     (files / "nan.json").write_text('{"job": {"elapsed_s": NaN}, "file_systems": []}')
     (files / "huge.json").write_text('{"job": {"elapsed_s": 1e999}, "file_systems": []}')
