@@ -19,6 +19,8 @@ from __future__ import annotations
 
 DONE, UNREADABLE, BAD_USAGE, NOT_REACHED = 0, 1, 2, 3
 
+# What Python raises where an answer has not the form that is read out of it.
+NOT_OF_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 _LONGEST = 2000                    # characters of a message: more of a damaged file says no more
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import pwd
 
-from iostats.base.errors import NotDelivered
+from iostats.base.errors import NOT_OF_FORM, NotDelivered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def form_checked(what: str) -> Iterator[None]:
     """In this block: NotDelivered where `what`, an answer, has not the form of this release."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
-            RecursionError) as error:
+    except NOT_OF_FORM as error:
         raise NotDelivered(f"the site's server answers in another form: {what} cannot be shown "
                            f"({error!r:.200}); use one release of iostats here and there") from None
 

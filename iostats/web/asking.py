@@ -7,18 +7,19 @@ a PageError: a status of HTTP, and one line.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 
-from iostats.base.errors import IostatsError
+from iostats.base.errors import NOT_OF_FORM, IostatsError
 from iostats.node import identity
 from iostats.wire import auth, client, protocol
 from iostats.wire.site_servers import site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from iostats.base.config import Config
@@ -48,15 +49,10 @@ class PageError(IostatsError):
 
 
 class Site:
-    """
-    The site's server, as it is asked by any number of threads.
-
-    Attributes:
-        asked: how many questions it was asked.
-    """
+    """The site's server, as it is asked by any number of threads."""
 
     def __init__(self, config: Config) -> None:
-        self._config, self.asked = config, 0
+        self._config = config
         self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
         self._signs: tuple[float, Sequence[auth.Credentials]] | None = None
         self._servers: SiteServers | None = None
@@ -70,7 +66,6 @@ class Site:
         if not self._places.acquire(timeout=_WITHIN_S):
             raise PageError(503, "too many pages are being made just now; try again")
         try:
-            self.asked += 1
             return self._called(method, params)
         except client.Refused as error:
             raise _refused(error) from None
@@ -122,8 +117,12 @@ def _refused(error: client.Refused) -> PageError:
                           "finds more in the log")
 
 
-def as_form(what: str, error: Exception) -> PageError:
-    """For an answer that has not the form of this release."""
-    log.warning("the site's server answers in another form: %s: %r", what, error)
-    return PageError(503, f"the site's server answers in another form: {what} cannot be shown; "
-                          f"use one release of iostats here and there")
+@contextlib.contextmanager
+def form_checked(what: str) -> Iterator[None]:
+    """In this block: a PageError where `what`, an answer, has not the form of this release."""
+    try:
+        yield
+    except NOT_OF_FORM as error:
+        log.warning("the site's server answers in another form: %s: %r", what, error)
+        raise PageError(503, f"the site's server answers in another form: {what} cannot be shown; "
+                             f"use one release of iostats here and there") from None

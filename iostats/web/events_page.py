@@ -12,7 +12,7 @@ from iostats.base.errors import UsageError, one_line
 from iostats.base.job_id import checked_batch_job
 from iostats.events.event import from_json, what_in_words
 from iostats.events.kinds import KINDS, SEVERITIES
-from iostats.web.asking import as_form
+from iostats.web.asking import form_checked
 from iostats.web.cells import Heading, linked, named, rows
 from iostats.web.layout import heads, moment_text
 from iostats.web.nodes_page import node_names
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 LIMITS = (50, 100, 500, 1000, 5000)
 _AROUND_S = 1800
 _MOST_NAMES = 1_000                 # of events.questions
-_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 _HEADINGS = (
     Heading("Time", "when it began, by the clock of the machine that tells"),
     Heading("Severity", "info, warning, critical or fatal"),
@@ -47,13 +46,11 @@ def events(visit: Visit) -> PageAnswer:
     limit = q.number("limit", 100, LIMITS[-1])
     question = question_of(q, time.time(), limit)
     answer = visit.ask("events", question)
-    try:
+    with form_checked("an event"):
         found = [_with_names(one) for one in answer["events"]]
         found.sort(key=lambda one: (-one[0].time, one[0].node, one[0].id))
         table = rows(_HEADINGS, [_cells(event, names, visit) for event, names in found])
         of_user, dropped = answer.get("of_user", ""), answer["dropped"]
-    except _FORM as error:
-        raise as_form("an event", error) from None
     notes = []
     if of_user:
         notes.append(f"{of_user} sees what storage servers tell of targets, and of an own job "

@@ -14,7 +14,7 @@ from iostats.load.time_lines import Line
 from iostats.report.charts import as_table, svg
 from iostats.report.charts.chart import Chart, Curve, Panel, TimeAxis
 from iostats.web import now_page
-from iostats.web.asking import PageError, as_form
+from iostats.web.asking import PageError, form_checked
 from iostats.web.layout import moment_text, span_text
 from iostats.web.query import PageQuery, address, segment
 
@@ -32,7 +32,6 @@ _DEFAULT_SPAN = "now-6hours"
 _NO_JOB = "(no job)"                                # what is no job's, which has no page
 _MOST_JOBS, _MOST_TARGETS = 8, 24
 _LONGEST_S = 400 * 86400.0
-_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 _PANELS = (("read_bytes", "Read", "read", "bytes/s"),
            ("write_bytes", "Written", "write", "bytes/s"),
            ("requests", "Requests", "operations", "/s"))
@@ -75,7 +74,7 @@ def _one(visit: Visit) -> PageAnswer:
         if error.status == 503:
             raise
         return _page(visit, name, who, (since, ends), str(error))
-    try:
+    with form_checked("what a file system did over time"):
         label = visit.labels.get(name, name)
         whole = _chart(f"{label}: all jobs", _line(answer["all"]), "whole", ends)
         targets = [_chart(one["target"], _line(one["line"]), f"t{place}", ends)
@@ -88,8 +87,6 @@ def _one(visit: Visit) -> PageAnswer:
         left = max(0, len(answer["targets"]) - _MOST_TARGETS)
         first = _line(answer["all"])
         known_from = first.began if first and first.began - since > first.every_s else None
-    except _FORM as error:
-        raise as_form("what a file system did over time", error) from None
     return _page(visit, name, who, (since, ends), "", whole=whole,
                  targets=[one for one in targets if one], left=left,
                  jobs=[one for one in jobs if one["figure"]], known_from=known_from)

@@ -17,7 +17,7 @@ from iostats.report.why import like_runs
 from iostats.report.why.causes import causes_of
 from iostats.totals.record import Record
 from iostats.web import jobs_page
-from iostats.web.asking import PageError, as_form
+from iostats.web.asking import PageError, form_checked
 from iostats.web.layout import heads, moment_text
 from iostats.web.query import address, segment
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _MARGIN_S = 60.0                    # of the time in which its nodes and file systems are shown
 _MOST_RUNS = 20
 _MOST_LIKE = 5                      # runs of the same name and user that it is compared with
-_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 def job(visit: Visit) -> PageAnswer:
@@ -42,11 +41,9 @@ def job(visit: Visit) -> PageAnswer:
         raise PageError(404, "expected a job's id behind /job/")
     cluster, run = q.text("cluster"), q.number("run", -1, 2**32, 0)
     who, answer = visit.who(), visit.ask("record", {"job": name})
-    try:
+    with form_checked("a record"):
         records = [as_known(one) for one in answer]
         records = [one for one in records if not cluster or _cluster(one) == cluster]
-    except _FORM as error:
-        raise as_form("a record", error) from None
     if not records:
         return _without_record(visit, name, who)
     ids = {(_cluster(one), one.job.id) for one in records}
@@ -61,7 +58,7 @@ def job(visit: Visit) -> PageAnswer:
 
 def _report(visit: Visit, form: Record, runs: list[Record], who: dict[str, Any]) -> PageAnswer:
     history = _history(visit, form)
-    try:
+    with form_checked("a record"):
         record = labelled(form, visit.config)
         sections = page.sections(
             record, visit.config, findings.findings_of(record, visit.config),
@@ -71,8 +68,6 @@ def _report(visit: Visit, form: Record, runs: list[Record], who: dict[str, Any])
         shown_as = record.job.id
         others = [(f"Run {(one.job.attempt or 0) + 1}", visit.query.link(run=one.job.attempt or 0),
                    one is form) for one in runs[-_MOST_RUNS:]] if len(runs) > 1 else []
-    except _FORM as error:
-        raise as_form("a record", error) from None
     return visit.page("job.html", f"Job {one_line(shown_as)[:60]}", "", who=who, sections=sections,
                       links=links, runs=others)
 
@@ -84,10 +79,8 @@ def _history(visit: Visit, record: Record) -> JobHistory | None:
             "job": record.job.id, "cluster": _cluster(record), "attempt": record.job.attempt or 0})
     except PageError:
         return None                     # of an earlier release, or nothing was kept
-    try:
+    with form_checked("a job over time"):
         return history_of(answer)
-    except _FORM as error:
-        raise as_form("a job over time", error) from None
 
 
 def _runs_like(visit: Visit, record: Record) -> list[Record]:
@@ -95,16 +88,16 @@ def _runs_like(visit: Visit, record: Record) -> list[Record]:
     question, found = like_runs.question_of(record, _MOST_LIKE), list[Record]()
     if question is None:
         return found
-    try:
-        for row in like_runs.rows_like(record, visit.ask("jobs", question)["jobs"])[:_MOST_LIKE]:
-            run = like_runs.run_of(row, map(as_known, visit.ask(
-                "record", {"job": row["raw_job_id"]})))
-            found += [run] if run else []
-        return found
-    except PageError:
-        return []                       # there is less to compare, and no less to tell
-    except _FORM as error:
-        raise as_form("a list of jobs", error) from None
+    with form_checked("a list of jobs"):
+        try:
+            rows = like_runs.rows_like(record, visit.ask("jobs", question)["jobs"])
+            for row in rows[:_MOST_LIKE]:
+                run = like_runs.run_of(row, map(as_known, visit.ask(
+                    "record", {"job": row["raw_job_id"]})))
+                found += [run] if run else []
+        except PageError:
+            found.clear()               # there is less to compare, and no less to tell
+    return found
 
 
 def _cluster(record: Record) -> str:
@@ -138,11 +131,9 @@ def _parts(visit: Visit, name: str, who: dict[str, Any]) -> PageAnswer:
     """Of an array, or of a job of several components: a line for each."""
     question = {"jobs": [name], "sort": "started", "limit": 5000}
     answer = visit.ask("jobs", question)
-    try:
+    with form_checked("a list of jobs"):
         found = answer["jobs"]
         table = jobs_page.table_of(found, visit)
-    except _FORM as error:
-        raise as_form("a list of jobs", error) from None
     return visit.page("parts.html", f"Job {one_line(name)[:60]}", "", who=who, rows=table,
                       count=len(found), headings=heads(jobs_page.plain_headings()),
                       about=f"{len(found):,} parts: the tasks of an array, or the components of "
@@ -151,12 +142,10 @@ def _parts(visit: Visit, name: str, who: dict[str, Any]) -> PageAnswer:
 
 def _without_record(visit: Visit, name: str, who: dict[str, Any]) -> PageAnswer:
     """Why there is none: its nodes have not all reported, or it is not known to this user."""
-    try:
+    with form_checked("who is waited for"):
         waiting = visit.ask("waiting", {"jobs": [name]})
         lines = [f"{one['reported']:,} of {one['nodes'] or 'its'} nodes have reported; its report "
                  f"is made when all have, or at {moment_text(one['until'])}." for one in waiting]
-    except _FORM as error:
-        raise as_form("who is waited for", error) from None
     if not lines:
         raise PageError(404, f"no job {name} that you may see is known here; a job is shown when "
                              f"it is over and its nodes have reported")

@@ -12,7 +12,7 @@ from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.report import job_fields
 from iostats.report.listing import NUMBERS
 from iostats.site.job_index import MOST_JOBS, MOST_NAMES, MOST_ROWS
-from iostats.web.asking import as_form
+from iostats.web.asking import form_checked
 from iostats.web.cells import Heading
 from iostats.web.job_cells import job_rows
 from iostats.web.layout import heads, moment_text
@@ -45,10 +45,8 @@ def jobs(visit: Visit) -> PageAnswer:
     question, limit = question_of(q, time.time()), q.number("limit", _DEFAULT_LIMIT, LIMITS[-1])
     who = visit.who()
     found, mark = asked(visit, question, limit)
-    try:
+    with form_checked("a job"):
         table = job_rows(found, _fields(), _headings(q, question, who["all"]), visit)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise as_form("a job", error) from None
     shown = {name: q.text(name, longest=1 << 15) for name in _FILTERS}
     return visit.page(
         "jobs.html", "Jobs", "jobs", q={**shown, "limit": limit, "values": bool(q.values),
@@ -112,15 +110,13 @@ def asked(visit: Visit, question: dict[str, Any], limit: int) -> tuple[list[dict
     while True:
         part = min(MOST_ROWS, limit - len(found))
         answer = visit.ask("jobs", {**question, "limit": part})
-        try:
+        with form_checked("a list of jobs"):
             more, mark = answer["jobs"], answer["next"]
             found += more
             if mark is None or len(found) >= limit:
                 return found, mark
             if not more:
                 raise ValueError("no other jobs, but more are announced")
-        except (LookupError, TypeError, ValueError) as error:
-            raise as_form("a list of jobs", error) from None
         question = {**question, "after": mark}
 
 

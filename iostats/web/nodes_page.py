@@ -10,7 +10,7 @@ from iostats.base.errors import UsageError
 from iostats.base.node_list import expanded
 from iostats.report import node_fields, node_list, nodes_down
 from iostats.report.listing import NUMBERS, NumberForm
-from iostats.web.asking import PageError, as_form
+from iostats.web.asking import PageError, form_checked
 from iostats.web.cells import Heading, cut_text, linked, named, rows
 from iostats.web.layout import heads, moment_text, span_text
 from iostats.web.query import address
@@ -31,7 +31,6 @@ _TITLES = {"FileSystems": "File systems", "ReadBytes": "Read", "WriteBytes": "Wr
 _DOWN = (("Node", 2), ("FileSystem", 1), ("Targets", 2), ("Since", 1), ("Down", 2), ("State", 2),
          ("Why", 2))
 _DOWN_TITLES = {"FileSystem": "File system", "Down": "Down for"}
-_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 _LONGEST_LIST = 20_000
 
 
@@ -56,15 +55,13 @@ def nodes(visit: Visit) -> PageAnswer:
             "nodes.html", "Nodes", "nodes", who=who, rows="", count=0, headings=[], notes=[],
             q=_shown(q, limit), limits=[(one, f"{one:,}") for one in LIMITS], about=str(error),
             first_link="", next_link="")
-    try:
+    with form_checked("a list of nodes"):
         found = answer["nodes"]
         headings = _headings(q, question)
         table = rows(headings, _node_rows(found, visit, question))
         notes = list(node_list.notes(found, None))
         since, until, count = answer["since"], answer["until"], answer["count"]
         following = answer["next"]
-    except _FORM as error:
-        raise as_form("a list of nodes", error) from None
     return visit.page(
         "nodes.html", "Nodes", "nodes", who=who, rows=table, count=len(found),
         headings=heads(headings), q=_shown(q, limit), limits=[(one, f"{one:,}") for one in LIMITS],
@@ -164,7 +161,7 @@ def _down(visit: Visit) -> PageAnswer:
         raise UsageError(f"sort: expected {', '.join(nodes_down.SORTED_BY)}, got {sort}")
     answer = visit.ask("events_status", {
         "nodes": node_names(q), "since": since, "file_systems": q.words("fs", 100)})
-    try:
+    with form_checked("who is connected"):
         found = nodes_down.rows_of(answer)
         found.sort(key=lambda row: row[sort], reverse=descending)
         headings = _down_headings(q, sort, descending)
@@ -174,8 +171,6 @@ def _down(visit: Visit) -> PageAnswer:
                                 for row in shown])
         notes = list(nodes_down.notes(answer, None))
         began = answer["since"]
-    except _FORM as error:
-        raise as_form("who is connected", error) from None
     return visit.page(
         "nodes_down.html", "Nodes that are not connected", "nodes", who=who, rows=table,
         count=len(shown), headings=heads(headings), notes=notes, q=_shown(q, 0),

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from iostats.base.errors import UsageError
 from iostats.load import levels, table
 from iostats.load.amounts import LATENCY, METRICS, SHOWN, SORT
-from iostats.web.asking import PageError, as_form
+from iostats.web.asking import PageError, form_checked
 from iostats.web.cells import Heading, linked, named, rows
 from iostats.web.layout import HTML, PRIVATE, PageAnswer, heads
 from iostats.web.query import PageQuery, address, segment
@@ -31,7 +31,6 @@ _TITLES = {"WR": "Written", "RD": "Read", "REQS": "Requests", "META": "Metadata"
            "File system", "OSS/MDS": "Storage server", "MS/REQ": "ms a request", "JOB": "Job",
            "USER": "User", "NAME": "Name", "NODES": "Nodes", "JOBS": "Jobs", "TARGETS": "Targets",
            "NODE": "Node", "TARGET": "Target", "NO JOB": "No job", "SWEPT": "Swept"}
-_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def now(visit: Visit) -> PageAnswer:
@@ -87,7 +86,7 @@ def part(visit: Visit, q: PageQuery) -> str:
     """The part of the page that changes; PageError, UsageError."""
     question = question_of(q)
     answer = visit.shared("load", question)
-    try:
+    with form_checked("who loads the file systems"):
         columns, sums, shown, notes = table.grid(answer, visit.units, visit.labels)
         headings = _headings(columns, q, question)
         count = len(sums) + len(shown)
@@ -98,8 +97,6 @@ def part(visit: Visit, q: PageQuery) -> str:
                                 for cell in row] for row in cells],
                     dict.fromkeys(range(len(sums)), "sum"))
         title = table.title(answer, visit.labels, "")
-    except _FORM as error:
-        raise as_form("who loads the file systems", error) from None
     return visit.part("now_part.html", title=title, headings=heads(headings), rows=body,
                       count=count, notes=notes, is_old=bool(answer.get("is_old")))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import page_records
 
 from iostats.base.config import Config
+from iostats.report import job_fields
 from iostats.web.asking import PageError
 from iostats.web.pages import Pages
 from iostats.web.who import Asker
@@ -49,3 +50,15 @@ def test_it_is_compared_with_the_same_runs_as_by_the_command():
     answer = pages.answer("GET", "/job/100_3", "", ALICE)
     assert 200 == answer.status, answer.body
     assert ["100_3", "1002", "89"] == pages.site.asked
+
+
+def test_a_number_that_is_none_is_a_line_and_no_internal_error():
+    """JSON has 1e400, of which Python makes what no integer can be."""
+    pages = Pages(Config())
+    jobs = dict.fromkeys(job_fields.NAMES, "")
+    pages.site = SiteOfTest({**jobs, "job_id": "4711", "file_systems": [], "source": "nodes",
+                             "too_low": [], "opens": float("inf")})
+    answer = pages.answer("GET", "/jobs", "", ALICE)
+    assert 503 == answer.status
+    assert (b"the site&#39;s server answers in another form: a job cannot be shown; use one "
+            b"release of iostats here and there") in answer.body
