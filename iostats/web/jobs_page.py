@@ -127,11 +127,7 @@ def _headings(q: PageQuery, question: dict[str, Any], all_users: bool) -> list[H
         is_number = field.kind in NUMBERS
         link, order = "", ""
         if field.kind != "note":
-            is_sorted = question["sort"] == field.name
-            down = not question["descending"] if is_sorted else is_number
-            link = q.link(sort=f"-{field.column}" if down else field.column, after=None)
-            if is_sorted:
-                order = "descending" if question["descending"] else "ascending"
+            link, order = q.sort_link(field, question["sort"], question["descending"], is_number)
         if field.name == "user" and not all_users:
             keep = 0                                # it is the same in all rows
         found.append(Heading(_TITLES.get(name, name), field.help, link, order, is_number, keep))

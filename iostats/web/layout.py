@@ -13,7 +13,7 @@ from collections import namedtuple
 
 import jinja2
 
-from iostats.base.units import duration_in_words, zone_form
+from iostats.base.units import zone_form
 from iostats.report.html import markup
 from iostats.web import cells
 
@@ -61,7 +61,6 @@ class PageLayout:
             loader=jinja2.FileSystemLoader(os.path.join(_HERE, "templates")), autoescape=True,
             trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
             auto_reload=False)
-        self._environment.filters.update(ago=duration_in_words, moment=moment_text)
         self.static = _static_files()
         self._version = hashlib.sha256(b"".join(
             body for _, body in self.static.values())).hexdigest()[:12]
@@ -72,7 +71,7 @@ class PageLayout:
         made = f"Made {moment_text(time.time())}"
         text = self._environment.get_template(template).render(
             heading=heading, current=current, who=who, base=self.base, version=self._version,
-            made=made, site={"title": self._title, "pages": PAGES, "name": ""}, **values)
+            made=made, site={"title": self._title, "pages": PAGES}, **values)
         return PageAnswer(status, HTML, text.encode("utf-8", "replace"), PRIVATE)
 
     def part(self, template: str, **values: Any) -> str:

@@ -68,7 +68,7 @@ class Live:
             return
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = _Feed(self, key)
+            feed = self._feeds[key] = _Feed(self._part, key[1], self._every_s)
         self.watchers += 1
         feed.askers.append(asker)
         feed.begin()
@@ -99,15 +99,6 @@ class Live:
         for feed in self._feeds.values():
             feed.wake()
 
-    async def part(self, asker: Asker, query_string: str) -> str:
-        """HTML; IostatsError."""
-        return await self._part(asker, query_string)
-
-    @property
-    def every_s(self) -> float:
-        """Seconds between two parts."""
-        return self._every_s
-
 
 class _Feed:
     """
@@ -118,8 +109,9 @@ class _Feed:
         event: the newest, as it is sent; number: how many there were.
     """
 
-    def __init__(self, live: Live, key: tuple[str, str]) -> None:
-        self._live, self._query = live, key[1]
+    def __init__(self, part: Callable[[Asker, str], Awaitable[str]], query: str,
+                 every_s: float) -> None:
+        self._part, self._query, self._every_s = part, query, every_s
         self.askers: list[Asker] = []
         self.event, self.number = b"", 0
         self._changed = asyncio.Event()
@@ -147,14 +139,14 @@ class _Feed:
         while True:
             began = time.monotonic()
             try:
-                kind, text = "part", await self._live.part(self.askers[0], self._query)
+                kind, text = "part", await self._part(self.askers[0], self._query)
             except IostatsError as error:
                 kind, text = "trouble", str(error)
             except Exception as error:
                 log_internal_error(error)
                 kind, text = "trouble", "internal error"
             self._tell(kind, text)
-            await asyncio.sleep(max(0.05, self._live.every_s - (time.monotonic() - began)))
+            await asyncio.sleep(max(0.05, self._every_s - (time.monotonic() - began)))
 
     def _tell(self, kind: str, text: str) -> None:
         self.event, self.number = _event(kind, text), self.number + 1

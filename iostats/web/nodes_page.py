@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import time
 
+from markupsafe import Markup
+
 from iostats.base.errors import UsageError
 from iostats.base.node_list import expanded
 from iostats.report import node_fields, node_list, nodes_down
@@ -27,7 +29,7 @@ LIMITS = (50, 100, 500, 1000, 5000)
 _COLUMNS = (("Node", 2), ("FileSystems", 0), ("ReadBytes", 2), ("WriteBytes", 2), ("Reads", 1),
             ("Writes", 1), ("OSTOps", 0), ("MDTOps", 1), ("Requests", 0))
 _TITLES = {"FileSystems": "File systems", "ReadBytes": "Read", "WriteBytes": "Written",
-           "Reads": "Reads", "OSTOps": "OST operations", "MDTOps": "MDT operations"}
+           "OSTOps": "OST operations", "MDTOps": "MDT operations"}
 _DOWN = (("Node", 2), ("FileSystem", 1), ("Targets", 2), ("Since", 1), ("Down", 2), ("State", 2),
          ("Why", 2))
 _DOWN_TITLES = {"FileSystem": "File system", "Down": "Down for"}
@@ -122,18 +124,14 @@ def _headings(q: PageQuery, question: dict[str, Any]) -> list[Heading]:
         is_number = field.kind in NUMBERS
         link, order = "", ""
         if field.name in node_fields.SORTED_BY:
-            is_sorted = question["sort"] == field.name
-            down = not question["descending"] if is_sorted else is_number
-            link = q.link(sort=f"-{field.column}" if down else field.column, after=None)
-            if is_sorted:
-                order = "descending" if question["descending"] else "ascending"
+            link, order = q.sort_link(field, question["sort"], question["descending"], is_number)
         found.append(Heading(_TITLES.get(column, column), field.help, link, order, is_number,
                              keep))
     return found
 
 
 def _node_rows(found: list[dict[str, Any]], visit: Visit,
-               question: dict[str, Any]) -> list[list[str]]:
+               question: dict[str, Any]) -> list[list[Markup]]:
     fields = [node_fields.TABLE.field_of(name, "a column") for name, _ in _COLUMNS]
     how = NumberForm(visit.units)
     since = _uts(question["since"])
@@ -141,11 +139,10 @@ def _node_rows(found: list[dict[str, Any]], visit: Visit,
     table = []
     for row in found:
         row = {**row, "file_systems": [visit.labels.get(one, one) for one in row["file_systems"]]}
-        cells = [cut_text(node_list.cell(row, field, how)) if field.kind != "text" else
-                 linked(node_list.cell(row, field, how), address(
-                     f"{visit.base}/events", node=row["node"], since=since, until=until))
-                 for field in fields]
-        table.append([str(cell) if not hasattr(cell, "__html__") else cell for cell in cells])
+        table.append([cut_text(node_list.cell(row, field, how)) if field.kind != "text" else
+                      linked(node_list.cell(row, field, how), address(
+                          f"{visit.base}/events", node=row["node"], since=since, until=until))
+                      for field in fields])
     return table
 
 
@@ -191,10 +188,7 @@ def _down_headings(q: PageQuery, sort: str, descending: bool) -> list[Heading]:
         field = nodes_down.TABLE.field_of(column, "a column")
         link, order = "", ""
         if field.name in nodes_down.SORTED_BY:
-            down = not descending if sort == field.name else False
-            link = q.link(sort=f"-{field.column}" if down else field.column)
-            if sort == field.name:
-                order = "descending" if descending else "ascending"
+            link, order = q.sort_link(field, sort, descending, False)
         found.append(Heading(_DOWN_TITLES.get(column, column), field.help, link, order, False,
                              keep, column == "Why"))
     return found

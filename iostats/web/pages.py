@@ -115,8 +115,6 @@ class Pages:
         """The page with what went wrong."""
         if isinstance(error, PageError):
             return self._error(error.status, str(error), asker)
-        if isinstance(error, UserUnknown):
-            return self.layout.error(403, str(error))
         if isinstance(error, UsageError):
             return self._error(400, str(error), asker)
         log.warning("%s", error)

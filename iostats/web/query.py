@@ -13,7 +13,9 @@ from iostats.base.sacct_time import moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
+
+    from iostats.report.listing import Field
 
 _MOST_PARAMETERS = 64
 _LONGEST_VALUE = 20_000
@@ -104,14 +106,25 @@ class PageQuery:
                              f"{(until_text or '')[:40]!r}")
         return since, until
 
-    def link(self, without: Iterable[str] = (), **changes: object) -> str:
+    def link(self, **changes: object) -> str:
         """ "?a=1&b=2": these parameters with `changes`; None takes one away."""
-        left = {name: text for name, text in self.values.items() if name not in without}
+        left = dict(self.values)
         left.update({name: str(value) for name, value in changes.items() if value is not None})
         for name, value in changes.items():
             if value is None:
                 left.pop(name, None)
         return address("", **left)
+
+    def sort_link(self, field: Field, sort: str, descending: bool,
+                  begins_descending: bool) -> tuple[str, str]:
+        """
+        (a link to the same sorted by a field, or by it the other way round; "ascending",
+        "descending" or "": how it is sorted by it now).  `sort`, `descending`: the order now.
+        """
+        is_sorted = field.name == sort
+        down = not descending if is_sorted else begins_descending
+        return (self.link(sort=f"-{field.column}" if down else field.column, after=None),
+                ("descending" if descending else "ascending") if is_sorted else "")
 
 
 def address(path: str, **values: object) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from http import HTTPStatus
 
 from iostats.base import config as site
 from iostats.base import logs
@@ -22,9 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-_REASONS = {200: "OK", 302: "Found", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
-            405: "Method Not Allowed", 500: "Internal Server Error", 503: "Service Unavailable"}
 
 
 class OnDemandApp:
@@ -51,7 +49,7 @@ class OnDemandApp:
         found = self._answer(environ)
         headers = {**dict(HEADERS), **dict(found.headers), "Content-Type": found.content_type,
                    "Content-Length": str(len(found.body))}
-        start(f"{found.status} {_REASONS.get(found.status, '')}".strip(), list(headers.items()))
+        start(f"{found.status} {HTTPStatus(found.status).phrase}", list(headers.items()))
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [found.body]
 
     def _answer(self, environ: dict[str, Any]) -> PageAnswer:

@@ -109,7 +109,7 @@ def _values(record: Record, config: Any, findings: Sequence[Finding],
                 for one in findings]
     events = event_tables.rows(record, config.labels)
     return {
-        "record": record, "job": record.job, "batch": record.batch, "units": units,
+        "record": record, "job": record.job, "batch": record.batch,
         "facts": _facts(record), "coverage_line": coverage.line(record).partition(": ")[2],
         "is_complete": record.coverage.complete and not record.coverage.missing_count,
         "data_lost": event_tables.about_data(record),
