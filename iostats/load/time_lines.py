@@ -103,6 +103,16 @@ def is_known(line: Line, place: int) -> bool:
     return bool(line.known is None or line.known[place] >= 1)
 
 
+def has_lower_bounds(line: Line) -> bool:
+    """
+    Whether amounts of it are lower bounds: of an interval something is known, and not all.
+
+    >>> [has_lower_bounds(Line(0.0, 60.0, {}, known)) for known in (None, [1.0, 0.0], [1.0, 0.5])]
+    [False, False, True]
+    """
+    return any(0 < share < 1 for share in line.known or ())
+
+
 def total(line: Line, metric: str, began: float | None = None,
           ended: float | None = None) -> tuple[int, bool]:
     """
@@ -134,37 +144,13 @@ def rates(line: Line, metric: str) -> list[float | None]:
             for value in line.amounts.get(metric, ())]
 
 
-def latencies_us(line: Line, metric: str = "") -> list[float | None]:
+def latencies_us(line: Line) -> list[float | None]:
     """
-    Microseconds that a request took, on average, in each interval: all that are timed, or those of
-    a metric ("open", "reads"); None where there was none, or where it is not known.
+    Microseconds that a request took, on average, in each interval, of all that are timed; None
+    where there was none, or where it is not known.
 
     >>> latencies_us(Line(0.0, 60.0, {"busy_us": [460, 0], "timed": [23, 0]}))
     [20.0, None]
     """
-    counts, times = (metric, f"{metric}_us") if metric else ("timed", "busy_us")
     return [took / count if count and took is not None else None for count, took in zip(
-        line.amounts.get(counts, ()), line.amounts.get(times, ()))]
-
-
-def coarser(line: Line, every_s: float) -> Line:
-    """
-    The same in intervals at least so long, by joining each two: to compare it with a coarser one.
-
-    >>> coarser(Line(60.0, 60.0, {"reads": [23, None, 41]}, [1.0, 0.0, 1.0]), 120.0)[:4]
-    (0.0, 120.0, {'reads': [23, 41]}, [0.5, 0.5])
-    """
-    while line.every_s < every_s:
-        length, odd = length_of(line), int(line.began // line.every_s) % 2
-        known: Any = line.known if line.known is not None else [1.0] * length
-
-        def pairs(values: Any, odd: int = odd) -> list[Any]:
-            padded = [None] * odd + list(values)
-            return [padded[at:at + 2] for at in range(0, len(padded), 2)]
-        line = line._replace(
-            began=line.began - odd * line.every_s, every_s=2 * line.every_s,
-            amounts={metric: [None if all(value is None for value in pair) else
-                              sum(value or 0 for value in pair) for pair in pairs(values)]
-                     for metric, values in line.amounts.items()},
-            known=[sum(share or 0.0 for share in pair) / 2 for pair in pairs(known)])
-    return line
+        line.amounts.get("timed", ()), line.amounts.get("busy_us", ()))]

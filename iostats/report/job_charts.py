@@ -8,7 +8,7 @@ import json
 import re
 
 from iostats.events.kinds import INFO
-from iostats.load.time_lines import length_of
+from iostats.load.time_lines import has_lower_bounds, latencies_us, length_of
 from iostats.lustre.metrics import is_operation
 from iostats.report.charts.chart import (
     MOST_BARS,
@@ -70,7 +70,7 @@ def time_chart(record: Record, fs: FileSystemRecord, history: JobHistory | None 
         f"What the storage servers counted for this job, in intervals of {line.job.every_s:g} s.",
         record, line.job.began - began, line.job.every_s,
         {metric: (_amounts(line.job, metric), None) for metric, *_ in _IN_TIME},
-        lambda _: _is_low(line.job))
+        lambda _: has_lower_bounds(line.job))
 
 
 def load_chart(record: Record, name: str, label: str,
@@ -86,17 +86,23 @@ def load_chart(record: Record, name: str, label: str,
         "This job among all jobs", label,
         f"What the storage servers counted for this job (area) and for all jobs (dashed line), in "
         f"intervals of {line.all.every_s:g} s.", record, line.all.began - began, line.all.every_s,
-        columns, lambda _: _is_low(line.all) or (line.job is not None and _is_low(line.job)))
-    times = _latency(line.all)
-    if any(times):
-        panel = Panel("Mean time of a request, all jobs", "ms",
-                      [Curve("mean time of a request", "latency", times)])
+        columns, lambda _: any(one is not None and has_lower_bounds(one)
+                               for one in (line.all, line.job)))
+    panel = latency_panel(line.all, "Mean time of a request, all jobs")
+    if panel is not None:
         if chart is None:
-            axis = TimeAxis(line.all.began - began, line.all.every_s, len(times))
+            axis = TimeAxis(line.all.began - began, line.all.every_s, length_of(line.all))
             return Chart("Time of requests", "Mean of all jobs' requests.", axis, [panel],
                          _marks(record, axis), label)
         chart = chart._replace(panels=[*chart.panels, panel])
     return chart
+
+
+def latency_panel(line: Line, title: str) -> Panel | None:
+    """What a request took in each interval, in milliseconds; None where that is nowhere known."""
+    times = [None if us is None else us / 1000 for us in latencies_us(line)]
+    return Panel(title, "ms", [Curve("mean time of a request", "latency", times)]) if any(
+        times) else None
 
 
 def _of_time(title: str, of: str, about: str, record: Record, began: float, every_s: float,
@@ -146,11 +152,6 @@ def _amounts(line: Line, metric: str) -> list[Any]:
     return found
 
 
-def _is_low(line: Line) -> bool:
-    """Whether amounts of it are lower bounds: something of their interval is known, and not all."""
-    return any(0 < share < 1 for share in line.known or ())
-
-
 def _near(line: Line, began: float, ended: float | None) -> Line:
     """Of a line the intervals of the job's time, and as many before and after it."""
     last = line.began + length_of(line) * line.every_s
@@ -190,12 +191,6 @@ def _on_the_grid_of(whole: Line, part: Line | None, began: float,
                 found[at_place] = None if None in amounts else sum(amounts)
         return found
     return values
-
-
-def _latency(line: Line) -> list[float | None]:
-    """Milliseconds of a request on average, in each interval in which there were some."""
-    return [busy / timed / 1000 if busy is not None and timed else None
-            for busy, timed in zip(_amounts(line, "busy_us"), _amounts(line, "timed"))]
 
 
 def ost_chart(record: Record, fs: FileSystemRecord, _history: JobHistory | None = None,

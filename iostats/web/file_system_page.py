@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from iostats.base.errors import UsageError, one_line
 from iostats.base.units import zone_form
-from iostats.load.time_lines import Line
+from iostats.load.time_lines import has_lower_bounds, length_of, line_of, rates
 from iostats.report.charts import as_table, svg
 from iostats.report.charts.chart import Chart, Curve, Panel, TimeAxis
+from iostats.report.job_charts import latency_panel
 from iostats.web import now_page
 from iostats.web.asking import PageError, form_checked
 from iostats.web.layout import moment_text, span_text
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from iostats.load.time_lines import Line
     from iostats.web.layout import PageAnswer
     from iostats.web.pages import Visit
 
@@ -76,16 +78,17 @@ def _one(visit: Visit) -> PageAnswer:
         return _page(visit, name, who, (since, ends), str(error))
     with form_checked("what a file system did over time"):
         label = visit.labels.get(name, name)
-        whole = _chart(f"{label}: all jobs", _line(answer["all"]), "whole", ends)
-        targets = [_chart(one["target"], _line(one["line"]), f"t{place}", ends)
+        whole = figure_of(f"{label}: all jobs", line_of(answer["all"]), "whole", ends)
+        targets = [figure_of(one["target"], line_of(one["line"]), f"t{place}", ends)
                    for place, one in enumerate(answer["targets"][:_MOST_TARGETS])]
         jobs = [{"job": one["job"], "user": one["user"],
                  "to": f"{visit.base}/job/{segment(one['job'])}"
                  if one["job"] not in ("", _NO_JOB) else "",
-                 "figure": _chart(_job_title(one, place), _line(one["line"]), f"j{place}", ends)}
+                 "figure": figure_of(_job_title(one, place), line_of(one["line"]), f"j{place}",
+                                     ends)}
                 for place, one in enumerate(answer["jobs"])]
         left = max(0, len(answer["targets"]) - _MOST_TARGETS)
-        first = _line(answer["all"])
+        first = line_of(answer["all"])
         known_from = first.began if first and first.began - since > first.every_s else None
     return _page(visit, name, who, (since, ends), "", whole=whole,
                  targets=[one for one in targets if one], left=left,
@@ -120,29 +123,19 @@ def _job_title(one: Mapping[str, Any], place: int) -> str:
     return f"Job {one['job']}" + (f" of {one['user']}" if one["user"] else "")
 
 
-def _line(form: Mapping[str, Any] | None) -> Line | None:
-    return None if form is None else Line(float(form["began"]), float(form["every_s"]),
-                                          dict(form["amounts"]), form.get("known"))
-
-
-def _chart(title: str, line: Line | None, ident: str, until: float) -> dict[str, Any] | None:
+def figure_of(title: str, line: Line | None, ident: str, until: float) -> dict[str, Any] | None:
     """A figure for the template; None where nothing is known."""
-    if line is None or not line.amounts:
+    count = 0 if line is None else length_of(line)
+    if line is None or not count:
         return None
-    count = max(map(len, line.amounts.values()))
-    low = any(0 < share < 1 for share in line.known or ())
     panels = []
     there = [one for one in _PANELS if line.amounts.get(one[0]) is not None]
     for metric, words, kind, unit in [one for one in there if any(line.amounts[one[0]])] or there:
-        panels.append(Panel(words, unit, [Curve(words.lower(), kind, _per_second(
-            line.amounts[metric], line.every_s))], low))
-    busy = line.amounts.get("busy_us"), line.amounts.get("timed")
-    if busy[0] is not None and busy[1] is not None and any(busy[1]):
-        panels.append(Panel("Mean time of a request", "ms", [Curve(
-            "mean time of a request", "latency", [
-                us / timed / 1000 if us is not None and timed else None
-                for us, timed in zip(busy[0], busy[1])])]))
-    if not panels or not count:
+        panels.append(Panel(words, unit, [Curve(words.lower(), kind, rates(line, metric))],
+                            has_lower_bounds(line)))
+    times = latency_panel(line, "Mean time of a request")
+    panels += [times] if times else []
+    if not panels:
         return None
     axis = TimeAxis(line.began - until, line.every_s, count)
     chart = Chart(title=one_line(title), axis=axis, panels=panels, about=(
@@ -159,7 +152,3 @@ def _moments(line: Line, rows: int, count: int) -> Sequence[str]:
     each = max(1, -(-count // as_table.MOST_ROWS))
     zone = zone_form(line.began, line.began + count * line.every_s)
     return [moment_text(line.began + place * each * line.every_s, zone) for place in range(rows)]
-
-
-def _per_second(amounts: Sequence[Any], every_s: float) -> list[float | None]:
-    return [None if one is None else one / every_s for one in amounts]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from iostats.load.time_lines import Line
-from iostats.web.file_system_page import _chart
+from iostats.web.file_system_page import figure_of
 
 MIB = 1 << 20
 
@@ -18,10 +18,10 @@ def titles(found):
 def test_what_was_not_done_has_no_plot():
     """Of one that only punches there are requests; of one that does nothing all plots say so."""
     idle = [0, 0, None]
-    found = _chart("4711", Line(0.0, 23.0, {
+    found = figure_of("4711", Line(0.0, 23.0, {
         "read_bytes": idle, "write_bytes": idle, "requests": [23, 37, None]}), "c1", 69.0)
     assert ["Requests"] == titles(found) and ["from", "requests"] == found["headings"]
-    found = _chart("4711", Line(0.0, 23.0, {
+    found = figure_of("4711", Line(0.0, 23.0, {
         "read_bytes": idle, "write_bytes": idle, "requests": idle}), "c1", 69.0)
     assert ["Read", "Written", "Requests"] == titles(found)
 
@@ -30,12 +30,12 @@ def test_a_gap_makes_no_other_rate_a_lower_bound():
     """An interval that is known in part does: 23 MiB in 23 s of which half is known."""
     for known, peak in (([0, 1], "peak 1.0 MiB/s"), ([0, 0.5], "peak ≥ 1.0 MiB/s")):
         line = Line(0.0, 23.0, {"read_bytes": [None, 23 * MIB]}, known)
-        assert f">{peak}<" in _chart("4711", line, "c1", 46.0)["svg"]
+        assert f">{peak}<" in figure_of("4711", line, "c1", 46.0)["svg"]
 
 
 def test_what_is_grey_is_said():
     """Of an interval nothing is known; in another one there was no request that took a time."""
     line = Line(0.0, 23.0, {"requests": [23, 0], "busy_us": [46, 0], "timed": [23, 0]})
-    assert ["grey: not known, or no request"] == _chart("OST0007", line, "c1", 46.0)["remarks"]
+    assert ["grey: not known, or no request"] == figure_of("OST0007", line, "c1", 46.0)["remarks"]
     line = Line(0.0, 23.0, {"requests": [23, None]})
-    assert ["grey: not known"] == _chart("OST0007", line, "c1", 46.0)["remarks"]
+    assert ["grey: not known"] == figure_of("OST0007", line, "c1", 46.0)["remarks"]
