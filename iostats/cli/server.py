@@ -86,7 +86,7 @@ exit status:
 """
 
 WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
-               "--config", "--state-dir", "--listen")
+              "--config", "--state-dir", "--listen")
 FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site", "--version")
 
 

@@ -11,7 +11,8 @@ from iostats.base.errors import one_line
 from iostats.base.units import bytes_text, range_text
 from iostats.lustre.metrics import operations_in
 from iostats.report import event_tables
-from iostats.report.storage_server_tables import bounds_of
+from iostats.report.blocks import FILE_SYSTEM
+from iostats.report.job_numbers import bounds_of
 from iostats.report.text_table import table
 from iostats.totals import bounds
 from iostats.totals.record import Record
@@ -64,7 +65,7 @@ def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str
             mark + (str(value) if number == "operations" else bytes_text(value, units))
             for number, (value, mark) in zip(_NUMBERS, sums))))
     if rows:
-        lines.append(table(("File System", "File Read", "File Write", "Operations"), rows, form,
+        lines.append(table((FILE_SYSTEM, "File Read", "File Write", "Operations"), rows, form,
                            ("left", "left", "left", "right")))
     elif lacking == len(records):
         lines += _by_node(records, bool(others), config, form)
@@ -98,7 +99,7 @@ def _by_node(records: list[Record], is_low: bool, config: Any, form: str) -> lis
                              for metric, low, high in sums[name]))
             for name in wanted if name in sums]
     return ["By their nodes, at the storage servers:",
-            table(("File System", "Read", "Written", "Reads", "Writes", "Operations"), rows, form,
+            table((FILE_SYSTEM, "Read", "Written", "Reads", "Writes", "Operations"), rows, form,
                   ("left",) + ("right",) * 5)] if rows else []
 
 

@@ -9,9 +9,10 @@ from iostats.report.accounting_comment import OTHERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from typing import Any
 
+    from iostats.lustre.metric_meanings import Metric
     from iostats.totals.record import FileSystemRecord
 
 
@@ -20,15 +21,18 @@ def lines(shown: list[FileSystemRecord], config: Any) -> list[str]:
     happened = {name for fs in shown for name in fs.operations or {}} - {OTHERS}
     happened.update(config["report.columns"])
     lines = ["What the numbers count:"]
-    for metric in METRICS:
-        if (metric.unit != "calls" or metric.name.endswith("_calls")
-                or metric.name in happened):
-            lines.append(f"  {metric.name}: {metric.meaning}"
-                         f"{' ' + metric.caveat if metric.caveat else ''} "
-                         f"({metric.source} {metric.counter}, {metric.takes}; {metric.unit})")
+    lines += [f"  {metric.name}: {metric.meaning}{' ' + metric.caveat if metric.caveat else ''} "
+              f"({metric.source} {metric.counter}, {metric.takes}; {metric.unit})"
+              for metric in metrics_of(happened)]
     lines += [f"  {name}: not known to this release of iostats; the kernel's counter of that name"
               for name in sorted(happened - {metric.name for metric in METRICS})]
     return lines + [f"  {line}" for line in of_all(shown)]
+
+
+def metrics_of(happened: Collection[str]) -> list[Metric]:
+    """The METRICS that are explained: of operations those that `happened`, and all others."""
+    return [metric for metric in METRICS if metric.unit != "calls"
+            or metric.name.endswith("_calls") or metric.name in happened]
 
 
 def of_all(shown: list[FileSystemRecord]) -> list[str]:

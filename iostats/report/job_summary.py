@@ -14,7 +14,7 @@ from collections import namedtuple
 from iostats.lustre.metrics import operations_in
 from iostats.report import event_tables
 from iostats.report.accounting_comment import OTHERS
-from iostats.report.storage_server_tables import bounds_of
+from iostats.report.job_numbers import bounds_of
 from iostats.totals.bounds import numbers_too_low
 from iostats.totals.record import Record
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 from iostats.base.errors import one_line
+from iostats.base.text import bars
 from iostats.base.units import amount_text, bytes_text
 from iostats.lustre.metric_meanings import OPERATIONS
-from iostats.lustre.metrics import LOCAL_MD_STATS, operations_in
+from iostats.lustre.metrics import operations_in
 from iostats.node import sources
 from iostats.report import (
     coverage,
@@ -25,13 +26,14 @@ from iostats.report import (
 from iostats.report.accounting_comment import OTHERS
 from iostats.report.advice import block
 from iostats.report.advice.findings import findings_of, looked_at
+from iostats.report.blocks import FILE_SYSTEM
+from iostats.report.job_numbers import most_asked
 from iostats.report.json_and_csv import as_csv, as_json
 from iostats.report.newer_release import as_known
 from iostats.report.screen import LOG, finished
 from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
 from iostats.report.text_table import bytes_of_programs, file_systems_of, in_width, table
 from iostats.totals.bounds import mark, mark_of_node_mean, mark_of_source
-from iostats.base.text import bars
 from iostats.totals.record import PhaseFileSystem, Record
 
 TYPE_CHECKING = False
@@ -180,7 +182,7 @@ def _tables_of_nodes(record: Record, shown: list[FileSystemRecord],
     light = screen if long and not is_markdown else form
     most = screen.width if long and screen.is_wrapped and not is_markdown else None
     of_lustre = [fs for fs in shown if _is_lustre(fs)] or shown
-    headings = ("File System", "File Read", "File Write")
+    headings = (FILE_SYSTEM, "File Read", "File Write")
     rows = [(fs.label, *(bytes_of_programs(fs, f"{way}_bytes", units)
                          for way in ("read", "write"))) for fs in of_lustre]
     parts = ["File data transfer statistics for this job:",
@@ -215,7 +217,7 @@ def _sources_table(shown: list[FileSystemRecord], units: str,
              (">= " if counted.lower_bound else "") + amount_text(metric, value, units))
             for fs in shown for source, counted in fs.sources.items()
             for metric, value in counted.totals.items()]
-    return ["Other counters:", table(("File System", "Counter", "Metric", "Total"), rows, form,
+    return ["Other counters:", table((FILE_SYSTEM, "Counter", "Metric", "Total"), rows, form,
                                      ("left", "left", "left", "right"))] if rows else []
 
 
@@ -230,7 +232,7 @@ def _operations_table(shown: list[FileSystemRecord], config: Any, form: str,
     if not columns:
         return []                         # nothing happened, or nothing could be read
     rows = [(fs.label, *(_operation(fs, name) for name in columns)) for fs in shown]
-    headings, align = ("File System", *columns), ("left",) + ("right",) * len(columns)
+    headings, align = (FILE_SYSTEM, *columns), ("left",) + ("right",) * len(columns)
     return ["Metadata statistics for this job:", table(headings, rows, form, align) if most is None
             else in_width(headings, rows, form, most, align)]
 
@@ -252,20 +254,18 @@ def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
         for target, metadata in fs.metadata.items():
             peak = metadata.peak
             rate = metadata.per_second_per_node
-            asked = {name: count for name, count in metadata.operations.items()
-                     if count and name not in LOCAL_MD_STATS}
-            most = sorted(asked.items(), key=lambda item: (-item[1], item[0]))[:4]
             rows.append((fs.label, target, low + str(metadata.requests),
                          "-" if rate is None else f"{of_mean}{rate:.1f}",
                          f"{low}{peak.per_second:.1f}" if peak else "-",
                          peak.node if peak else "-",
-                         ", ".join(f"{name} {low}{count}" for name, count in most)))
+                         ", ".join(f"{name} {low}{count}"
+                                   for name, count in most_asked(metadata))))
     if not rows:
         return []
     return ["Metadata requests by MDT (rates are per second and node: the mean, and the peak of "
             "one node):",
-            table(("File System", "MDT", "Requests", "Average", "Peak", "Peak node", "Most"), rows,
-                   form, ("left", "left", "right", "right", "right", "left", "left"))]
+            table((FILE_SYSTEM, "MDT", "Requests", "Average", "Peak", "Peak node", "Most"), rows,
+                  form, ("left", "left", "right", "right", "right", "left", "left"))]
 
 
 def _phases_table(record: Record, config: Any, idle: set[str], units: str,
@@ -282,8 +282,8 @@ def _phases_table(record: Record, config: Any, idle: set[str], units: str,
                          "-" if operations is None else mark(fs, "operations") + str(
                              operations_in(operations))))
     parts = ["Parts of this job:",
-             table(("Part", "Seconds", "File System", "File Read", "File Write", "Operations"),
-                    rows, form, ("left", "right", "left", "left", "left", "right"))]
+             table(("Part", "Seconds", FILE_SYSTEM, "File Read", "File Write", "Operations"),
+                   rows, form, ("left", "right", "left", "left", "left", "right"))]
     parts += [f"note: the part {phase.name} is from `start` to the first mark: what the nodes "
               f"did by themselves, if the job did nothing before that mark"
               for phase in record.phases if phase.name.startswith("(before ")]

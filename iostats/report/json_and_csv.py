@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from iostats.report.text_table import moved
+from iostats.report.job_numbers import moved
 from iostats.totals.bounds import numbers_too_low
 
 TYPE_CHECKING = False

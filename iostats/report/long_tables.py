@@ -6,11 +6,12 @@ over the nodes; and the sentences on what these numbers mean, which one_screen h
 from __future__ import annotations
 
 from iostats.base.units import brief_seconds, bytes_text, percent_text, share_text
+from iostats.report.blocks import FILE_SYSTEM
+from iostats.report.job_numbers import APPLICATION, NETWORK, is_nothing, transfers_of, with_calls
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import table
 from iostats.totals.bounds import (
     mark,
-    mark_of_layer,
     mark_of_ratio,
     mark_of_source,
     marks_of_spread,
@@ -19,11 +20,10 @@ from iostats.totals.bounds import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from iostats.totals.record import FileSystemRecord, Record
 
-_BY = {"application": "by the application", "network": "over the network"}
+_BY = {APPLICATION: "by the application", NETWORK: "over the network"}
 
 
 def tables(shown: list[FileSystemRecord], record: Record, units: str, form: str) -> list[str]:
@@ -31,24 +31,24 @@ def tables(shown: list[FileSystemRecord], record: Record, units: str, form: str)
     transfers, times, spreads, sizes = ([row for fs in shown for row in rows_of(fs, units)]
                                         for rows_of in (_transfers, _times, _spreads, _sizes))
     parts = ["Transfers by the application and over the network:",
-             table(("File System", "Transfer", "Bytes", "Calls, RPCs", "Mean size"), transfers,
-                    form, ("left", "left", "right", "right", "right"))]
+             table((FILE_SYSTEM, "Transfer", "Bytes", "Calls, RPCs", "Mean size"), transfers,
+                   form, ("left", "left", "right", "right", "right"))]
     for fs in shown:
         parts += [f"{fs.label}: {line}" for line in [*ratios(fs, units), *balance(fs)]]
     if sizes:
         parts += ["Size of network requests (up to this number of pages; a page is usually 4 KiB):",
-                  table(("File System", "Way", "Pages", "RPCs", "Share"), sizes, form,
-                         ("left", "left", "right", "right", "right"))]
+                  table((FILE_SYSTEM, "Way", "Pages", "RPCs", "Share"), sizes, form,
+                        ("left", "left", "right", "right", "right"))]
     if times:
         parts += ["Time in operations (of all threads of all nodes, so it may be more than the "
                   "job took):",
-                  table(("File System", "Operation", "Calls", "Seconds", "Mean ms", "Stddev ms"),
-                         times, form, ("left", "left", "right", "right", "right", "right"))]
+                  table((FILE_SYSTEM, "Operation", "Calls", "Seconds", "Mean ms", "Stddev ms"),
+                        times, form, ("left", "left", "right", "right", "right", "right"))]
         parts += time_in_lustre(shown, record.coverage.node_seconds)
     if spreads and record.coverage.reported > 1:
         parts += ["Per node:",
-                  table(("File System", "Metric", "Min", "Median", "Max", "Busiest node"),
-                         spreads, form, ("left", "left", "right", "right", "right", "left"))]
+                  table((FILE_SYSTEM, "Metric", "Min", "Median", "Max", "Busiest node"),
+                        spreads, form, ("left", "left", "right", "right", "right", "left"))]
     return parts
 
 
@@ -69,20 +69,13 @@ def time_in_lustre(shown: Sequence[FileSystemRecord], node_seconds: float | None
 
 def _transfers(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
     """What was read and written, by whom, in how many calls or RPCs."""
-    for layer, calls in (("application", "calls"), ("network", "rpcs")):
-        numbers = fs[layer]
-        for way in ("read", "write"):
-            count = numbers and numbers[f"{way}_{calls}"]
-            total = numbers and numbers[f"{way}_bytes"]
-            mean = bytes_text(total // count, units) if count and total is not None else "-"
-            of_bytes = of_calls = mark_of_layer(numbers)
-            if layer == "application":
-                of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
-            if numbers is None or total is None or total or count or of_bytes or of_calls:
-                yield (fs.label, f"{way}, {_BY[layer]}",
-                       "-" if total is None else of_bytes + bytes_text(total, units),
-                       "-" if count is None else f"{of_calls}{count}",
-                       mean if mean == "-" else mark_of_ratio(of_bytes, of_calls) + mean)
+    for one in transfers_of(fs):
+        if not is_nothing(one):
+            yield (fs.label, f"{one.way}, {_BY[one.layer]}",
+                   "-" if one.total is None else one.of_bytes + bytes_text(one.total, units),
+                   "-" if one.count is None else f"{one.of_calls}{one.count}",
+                   "-" if one.mean is None else
+                   one.of_mean + bytes_text(one.total // one.count, units))
 
 
 def _times(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
@@ -116,11 +109,6 @@ def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
             sign + (bytes_text(spread[at], units) if name.endswith("_bytes") else str(spread[at]))
             for sign, at in zip(marks_of_spread(fs, name), ("min", "median", "max"))),
             spread.busiest or "-")
-
-
-def with_calls(fs: FileSystemRecord) -> dict[str, Any]:
-    """Operations with their time, and read and write before them where the release times them."""
-    return {**(fs.calls or {}), **(fs.operations or {})}
 
 
 def ratios(fs: FileSystemRecord, units: str) -> list[str]:

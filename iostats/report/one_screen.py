@@ -11,13 +11,19 @@ from __future__ import annotations
 from iostats.base.text import bars, bins_of_a_bar
 from iostats.base.units import brief_bytes, brief_count, brief_rate, brief_seconds, share_text
 from iostats.lustre.metric_meanings import OPERATIONS
-from iostats.lustre.metrics import LOCAL_MD_STATS
 from iostats.report import long_tables
 from iostats.report.blocks import BAR, ITEMS, NAME, NUMBER, SERIES, TEXT, Block, drawn
+from iostats.report.job_numbers import (
+    APPLICATION,
+    NETWORK,
+    is_nothing,
+    most_asked,
+    transfers_of,
+    with_calls,
+)
 from iostats.report.screen import rule
 from iostats.totals.bounds import (
     mark,
-    mark_of_layer,
     mark_of_node_mean,
     mark_of_ratio,
     mark_of_source,
@@ -33,12 +39,11 @@ if TYPE_CHECKING:
     from iostats.totals.record import FileSystemRecord, Record
 
 _MOST_OPERATIONS, _MOST_OSTS, _MOST_MDTS, _MOST_METRICS, _MOST_SIZES = 8, 4, 4, 8, 12
-_MOST_NAMED = 4                         # operations that an MDT was asked for
 _WIDEST_TIME = 100                      # columns of bars over time
 _NAMES = {"read_bytes": "bytes read", "write_bytes": "bytes written", "read_calls": "reads",
           "write_calls": "writes"}
 _WAYS = (("read", "read"), ("write", "written"))
-_LAYERS = (("application", "calls", "by the application"), ("network", "rpcs", "over the network"))
+_LAYERS = {APPLICATION: "by the application", NETWORK: "over the network"}
 
 
 def lines(shown: Sequence[FileSystemRecord], record: Record, units: str,
@@ -69,29 +74,19 @@ def _transfers(fs: FileSystemRecord, record: Record, units: str) -> Block:
     """What was read and written, by whom, in how many calls or RPCs."""
     elapsed_s, rows = record.job.elapsed_s, []
     of_time = ">= " if record.coverage.missing_count else ""    # such a node may have taken longer
-    for way, _ in _WAYS:
-        for layer, calls, words in _LAYERS:
-            numbers = fs[layer]
-            count = numbers and numbers[f"{way}_{calls}"]
-            total = numbers and numbers[f"{way}_bytes"]
-            of_bytes = of_calls = mark_of_layer(numbers)
-            if layer == "application":
-                of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
-            if numbers is not None and total is not None and not (
-                    total or count or of_bytes or of_calls):
-                continue                    # nothing, for certain
-            if numbers is None and layer == "network" and fs.application and not (
-                    fs.application[f"{way}_bytes"] or mark(fs, f"{way}_bytes")):
-                continue
-            mean = "-"
-            if count and total is not None:
-                mean = mark_of_ratio(of_bytes, of_calls) + brief_bytes(total / count, units)
-            rows.append((f"  {way}, {words}",
-                         "-" if total is None else of_bytes + brief_bytes(total, units),
-                         "-" if count is None else of_calls + brief_count(count), mean,
-                         "-" if total is None or not elapsed_s else
-                         f"{mark_of_ratio(of_bytes, of_time)}"
-                         f"{brief_bytes(total / elapsed_s, units)}/s"))
+    for one in sorted(transfers_of(fs), key=lambda one: one.way):
+        if is_nothing(one):
+            continue
+        if one.layer == NETWORK and fs.network is None and fs.application and not (
+                fs.application[f"{one.way}_bytes"] or mark(fs, f"{one.way}_bytes")):
+            continue
+        rows.append((f"  {one.way}, {_LAYERS[one.layer]}",
+                     "-" if one.total is None else one.of_bytes + brief_bytes(one.total, units),
+                     "-" if one.count is None else one.of_calls + brief_count(one.count),
+                     "-" if one.mean is None else one.of_mean + brief_bytes(one.mean, units),
+                     "-" if one.total is None or not elapsed_s else
+                     f"{mark_of_ratio(one.of_bytes, of_time)}"
+                     f"{brief_bytes(one.total / elapsed_s, units)}/s"))
     return Block(("Transfers", "bytes", "calls, RPCs", "mean size", "mean rate"),
                  (NAME, NUMBER, NUMBER, NUMBER, NUMBER), rows, ("mean rate", "mean size"))
 
@@ -100,7 +95,7 @@ def _times(fs: FileSystemRecord) -> Block | None:
     """How long each kind of operation took, the longest first."""
     low = mark(fs, "operations")
     of_mean = mark_of_ratio(low, low)
-    timed = sorted(((name, row) for name, row in long_tables.with_calls(fs).items()
+    timed = sorted(((name, row) for name, row in with_calls(fs).items()
                     if row.seconds is not None and row.count),
                    key=lambda item: (-item[1].seconds, item[0]))
     whole = sum(row.seconds for _, row in timed)
@@ -192,9 +187,6 @@ def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
     first, others = _first(asked, _MOST_MDTS)
     rows: list[Sequence[Any]] = []
     for name, one in first:
-        counts = {operation: count for operation, count in one.operations.items()
-                  if count and operation not in LOCAL_MD_STATS}
-        most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMED]
         rate, peak = one.per_second_per_node, one.peak
         rows.append((f"  {name}", *_share(one.requests, whole, low),
                      low + brief_count(one.requests),
@@ -202,7 +194,7 @@ def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
                      low + brief_rate(peak.per_second) if peak else "-",
                      (peak.node if peak else "-") or "-",
                      ", ".join(f"{operation} {low}{brief_count(count)}"
-                               for operation, count in most)))
+                               for operation, count in most_asked(one))))
     if others:
         requests = sum(one.requests for _, one in others)
         rows.append((f"  {_and_others(others)}", *_share(requests, whole, low),

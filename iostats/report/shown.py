@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from iostats.report import coverage, storage_server_tables
 from iostats.report.advice import noise_floor
+from iostats.report.job_numbers import bounds_of
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import file_systems_of
 
@@ -69,7 +70,7 @@ def busy_by_node(record: Record, config: Any, names: set[str]) -> list[NodesFile
     """What its nodes did: on file systems that are in the tables anyway, or where they did much."""
     found: list[NodesFileSystem] = file_systems_of(record.by_node, config) if record.by_node else []
     busy = [fs for fs in found if fs.name in names or fs.high is None
-            or any(high for _, _, high in storage_server_tables.bounds_of(fs))]
+            or any(high for _, _, high in bounds_of(fs))]
     return busy or found
 
 

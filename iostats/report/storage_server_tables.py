@@ -8,16 +8,15 @@ from datetime import datetime
 
 from iostats.base.units import bytes_text, duration_text, range_text, zone_form
 from iostats.lustre.metrics import is_operation, operations_in
-from iostats.report.text_table import moved, table
-from iostats.totals.bounds import mark, mark_of_layer
+from iostats.report.blocks import FILE_SYSTEM
+from iostats.report.job_numbers import APPLICATION, BY_NODE, NETWORK, SERVERS, sides_of
+from iostats.report.text_table import table
+from iostats.totals.bounds import mark_of_layer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from iostats.report.screen import Screen
     from iostats.totals.record import (
-        ClientsIO,
         FileSystemRecord,
         NodesFileSystem,
         NodesRecord,
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     )
 
 _MOST_TARGETS, _MOST_LONG = 8, 24
+_COUNTED_BY = {APPLICATION: "By the application", NETWORK: "Over the network",
+               SERVERS: "On OSS and MDS", BY_NODE: "By its nodes"}
 
 
 def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem],
@@ -35,67 +36,27 @@ def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem]
     """
     What the storage servers counted under the job's id, and of its nodes, below what these counted.
     """
-    here, there = {fs.name: fs for fs in shown}, {fs.name: fs for fs in harvested}
-    nodes = {fs.name: fs for fs in by_node}
-    rows: list[tuple[str, ...]] = []
-    for name in dict.fromkeys([*there, *nodes]):
-        sides: list[tuple[Any, ...]] = []
-        if name in here:
-            fs = here[name]
-            sides = [("By the application", fs.application, "calls", fs.operations),
-                     ("Over the network", fs.network, "rpcs", None)]
-        if name in there:
-            sides.append(("On OSS and MDS", there[name], "rpcs", there[name].operations))
-        label = there[name].label if name in there else nodes[name].label
-        for side, numbers, calls, operations in sides:
-            of_programs = here[name] if calls == "calls" else None
-            rows.append((label, side, *(
-                "-" if count is None else _mark_of(of_programs, numbers, metric) + (
-                    bytes_text(count, units) if metric.endswith("_bytes") else str(count))
-                for metric, count in moved(numbers, calls)),
-                "-" if operations is None else _mark_of(of_programs, numbers, "operations")
-                + str(operations_in(operations))))
-        if name in nodes:
-            rows.append((label, "By its nodes", *_ranges(nodes[name], units)))
+    rows: list[tuple[str, ...]] = [
+        (side.label, _COUNTED_BY[side.counted_by], *(
+            "-" if number is None else mark + (
+                bytes_text(number, units) if metric.endswith("_bytes") else str(number))
+            for metric, number, mark in side.numbers),
+         *(range_text(low, high, metric, units) for metric, low, high in side.bounds))
+        for side in sides_of(shown, harvested, by_node)]
     parts = ["The nodes and the storage servers compared:" if shown else
-             "At the storage servers, under this job's id:" if not nodes else
-             "At the storage servers, under this job's id and by its nodes:" if there else
+             "At the storage servers, under this job's id:" if not by_node else
+             "At the storage servers, under this job's id and by its nodes:" if harvested else
              "At the storage servers, by its nodes, which it had alone:",
-             table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
-                    rows, form, ("left", "left") + ("right",) * 5)]
+             table((FILE_SYSTEM, "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
+                   rows, form, ("left", "left") + ("right",) * 5)]
     if long:
         rows = [(fs.label, name, f"{mark_of_layer(fs)}{row.count}",
                  "-" if row.seconds is None else f"{mark_of_layer(fs)}{row.seconds:.3f}")
                 for fs in harvested for name, row in fs.operations.items()]
         parts += ["Operations at the storage servers:",
-                  table(("File System", "Operation", "Count", "Seconds"), rows, form,
-                         ("left", "left", "right", "right"))] if rows else []
+                  table((FILE_SYSTEM, "Operation", "Count", "Seconds"), rows, form,
+                        ("left", "left", "right", "right"))] if rows else []
     return parts
-
-
-def _ranges(fs: NodesFileSystem, units: str) -> list[str]:
-    """Bytes, requests that moved them, and others, each as a range."""
-    return [range_text(low, high, metric, units) for metric, low, high in bounds_of(fs)]
-
-
-def bounds_of(fs: NodesFileSystem) -> list[tuple[str, int, int | None]]:
-    """[(metric, at least, at most or None)] of what a job's nodes did on a file system."""
-    low, high = fs.low, fs.high
-    return [
-        *((metric, low[metric], None if high is None else high[metric])
-          for metric in ("read_bytes", "write_bytes", "reads", "writes")),
-        ("operations", operations_of(low), None if high is None else operations_of(high))]
-
-
-def operations_of(io: ClientsIO) -> int:
-    """All requests but reads and writes."""
-    return io.ost_operations + io.mdt_operations
-
-
-def _mark_of(of_programs: dict[str, Any] | None, numbers: dict[str, Any] | None,
-             name: str) -> str:
-    """Which way `name` may be wrong, of what programs did or else of other `numbers`."""
-    return mark(of_programs, name) if of_programs else mark_of_layer(numbers or {})
 
 
 def notes(harvest: ServersRecord, harvested: list[ServersFileSystem]) -> list[str]:
@@ -191,6 +152,6 @@ def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
                  for _, calls, target, read, written in found[:most]]
     if not rows:
         return []
-    return ["By target:", table(("File System", "Target", "Read", "Written", "Operations"), rows,
-                                 form, ("left", "left", "right", "right", "right")),
+    return ["By target:", table((FILE_SYSTEM, "Target", "Read", "Written", "Operations"), rows,
+                                form, ("left", "left", "right", "right", "right")),
             *([f"({left_off} more with {'--long' if few else '--format json'})"] * bool(left_off))]

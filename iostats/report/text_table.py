@@ -22,7 +22,7 @@ _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Screen,
-           align: Sequence[str] | None = None) -> str:
+          align: Sequence[str] | None = None) -> str:
     """
     Rows of texts as a table in a form of options.FORMATS, or as wide as a screen, in columns
     without lines between them; `align`: "left", "right" of each.
@@ -81,12 +81,6 @@ def bytes_of_programs(fs: FileSystemRecord | PhaseFileSystem, metric: str, units
     if fs.application is None:
         return "-"
     return mark(fs, metric) + bytes_text(fs.application[metric], units)
-
-
-def moved(numbers: dict[str, Any] | None, calls: str) -> list[tuple[str, int | None]]:
-    """[(name, number or None)] of what was moved, and by how many calls or RPCs."""
-    names = ("read_bytes", "write_bytes", f"read_{calls}", f"write_{calls}")
-    return [(name, None if numbers is None else numbers[name]) for name in names]
 
 
 def file_systems_of(whole: Any, config: Any) -> list[Any]:

@@ -71,7 +71,7 @@ def _behind(q: PageQuery) -> str:
 def question_of(q: PageQuery) -> dict[str, Any]:
     """The params of the site server's `load`; UsageError."""
     by = q.one_of("by", [name for level in levels.OF_TOP for name in (level.option_name,
-                                                                     level.name)], "job")
+                                                                      level.name)], "job")
     [name] = {level.name for level in levels.OF_TOP if by in (level.option_name, level.name)}
     show = q.words("show", len(SHOWN))
     for one in show:

@@ -156,7 +156,7 @@ class Pages:
     def not_readable(self) -> PageAnswer:
         """The answer to what would change something."""
         return PageAnswer(405, TEXT, b"405: these pages can only be read\n",
-                      (("Allow", "GET, HEAD"),))
+                          (("Allow", "GET, HEAD"),))
 
     def forbidden(self, error: UserUnknown) -> PageAnswer:
         """For one who is not known."""

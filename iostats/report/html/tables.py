@@ -9,12 +9,22 @@ from collections import namedtuple
 from iostats.base.units import amount_text, bytes_text, percent_text, range_text
 from iostats.load.time_lines import total
 from iostats.lustre.metric_meanings import METRICS
-from iostats.lustre.metrics import LOCAL_MD_STATS, operations_in
+from iostats.lustre.metrics import operations_in
 from iostats.node import sources
 from iostats.report.accounting_comment import OTHERS
+from iostats.report.explanation import metrics_of
 from iostats.report.html.answer import signs
-from iostats.report.storage_server_tables import bounds_of
-from iostats.report.text_table import moved
+from iostats.report.job_numbers import (
+    APPLICATION,
+    BY_NODE,
+    NETWORK,
+    SERVERS,
+    most_asked,
+    sides_of,
+    transfers_of,
+    with_calls,
+)
+from iostats.report.text_table import bytes_of_programs
 from iostats.totals.bounds import (
     mark,
     mark_of_layer,
@@ -35,6 +45,9 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40                      # of one table of operations or counters
 _MOST_TARGETS = 20
+_DONE = {"read": "Read", "write": "Written"}
+_BY = {APPLICATION: "by the application", NETWORK: "over the network",
+       SERVERS: "on OSS and MDS, by job id", BY_NODE: "on OSS and MDS, by its nodes"}
 
 PageTable = namedtuple("PageTable", "title about headings left rows rest", defaults=("",))
 PageTable.__doc__ = """
@@ -57,12 +70,9 @@ def file_systems(shown: Sequence[FileSystemRecord], units: str) -> PageTable:
     """What programs read, wrote and did, a row for each file system."""
     rows = []
     for fs in shown:
-        programs = fs.application
         rows.append([
             fs.label,
-            *("-" if programs is None else _marked(mark(fs, f"{way}_bytes"), bytes_text(
-                programs[f"{way}_bytes"], units)) if programs[f"{way}_bytes"] is not None else "-"
-              for way in ("read", "write")),
+            *(signs(bytes_of_programs(fs, f"{way}_bytes", units)) for way in ("read", "write")),
             "-" if fs.operations is None else _marked(
                 mark(fs, "operations"), f"{operations_in(fs.operations):,}"),
             *(_layer(fs.network, f"{way}_bytes", units) for way in ("read", "write"))])
@@ -85,21 +95,12 @@ def _layer(numbers: dict[str, Any] | None, metric: str, units: str) -> str:
 
 def transfers(fs: FileSystemRecord, units: str) -> PageTable:
     """Bytes, calls and their mean size, by the application and over the network."""
-    rows = []
-    for layer, calls, by in (("application", "calls", "by the application"),
-                             ("network", "rpcs", "over the network")):
-        numbers = fs[layer]
-        for way, done in (("read", "Read"), ("write", "Written")):
-            total = numbers and numbers[f"{way}_bytes"]
-            count = numbers and numbers[f"{way}_{calls}"]
-            mean = bytes_text(total // count, units) if count and total is not None else "-"
-            of_bytes, of_calls = (mark_of_layer(numbers),) * 2
-            if layer == "application":
-                of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
-            rows.append([f"{done} {by}",
-                         "-" if total is None else _marked(of_bytes, bytes_text(total, units)),
-                         "-" if count is None else _marked(of_calls, f"{count:,}"),
-                         mean if mean == "-" else _marked(mark_of_ratio(of_bytes, of_calls), mean)])
+    rows = [[f"{_DONE[one.way]} {_BY[one.layer]}",
+             "-" if one.total is None else _marked(one.of_bytes, bytes_text(one.total, units)),
+             "-" if one.count is None else _marked(one.of_calls, f"{one.count:,}"),
+             "-" if one.mean is None else _marked(
+                 one.of_mean, bytes_text(one.total // one.count, units))]
+            for one in transfers_of(fs)]
     return PageTable("Transfers", "", ["Transfer", "Bytes", "Calls, requests", "Mean size"], 1,
                      rows)
 
@@ -108,8 +109,7 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
     """Each operation: how often, and how long; those that took longest first."""
     low = mark(fs, "operations")
     of_mean = mark_of_ratio(low, low)
-    found = {**(fs.calls or {}), **(fs.operations or {})}
-    busy = sorted(((name, row) for name, row in found.items() if row.count),
+    busy = sorted(((name, row) for name, row in with_calls(fs).items() if row.count),
                   key=lambda one: (-(one[1].seconds or 0), -one[1].count, one[0]))
     if not busy:
         return None
@@ -145,11 +145,9 @@ def metadata(fs: FileSystemRecord) -> PageTable | None:
     rows = []
     targets = sorted(fs.metadata.items(), key=lambda one: (-one[1].requests, one[0]))
     for target, found in targets[:_MOST_TARGETS]:
-        asked = sorted(((-count, name) for name, count in found.operations.items()
-                        if count and name not in LOCAL_MD_STATS))[:4]
         rate = found.per_second_per_node
-        rows.append([target, ", ".join(f"{name} {_marked(low, f'{-count:,}')}"
-                                       for count, name in asked) or "-",
+        rows.append([target, ", ".join(f"{name} {_marked(low, f'{count:,}')}"
+                                       for name, count in most_asked(found)) or "-",
                      found.peak.node if found.peak else "-",
                      _marked(low, f"{found.requests:,}"),
                      "-" if rate is None else _marked(of_mean, f"{rate:,.1f}"),
@@ -207,12 +205,9 @@ def phases(record: Record, idle: set[str], units: str) -> PageTable | None:
     rows = []
     for phase in record.phases:
         for fs in (fs for fs in phase.file_systems if fs.name not in idle):
-            programs = fs.application
             rows.append([
                 phase.name, fs.label, f"{phase.elapsed_s:,.1f}",
-                *("-" if programs is None or programs[f"{way}_bytes"] is None else _marked(
-                    mark(fs, f"{way}_bytes"), bytes_text(programs[f"{way}_bytes"], units))
-                  for way in ("read", "write")),
+                *(signs(bytes_of_programs(fs, f"{way}_bytes", units)) for way in ("read", "write")),
                 "-" if fs.operations is None else _marked(
                     mark(fs, "operations"), f"{operations_in(fs.operations):,}")])
     return PageTable("Parts of this job", "", ["Part", "File system", "Seconds", "Read", "Written",
@@ -223,31 +218,12 @@ def phases(record: Record, idle: set[str], units: str) -> PageTable | None:
 def both_sides(shown: Sequence[FileSystemRecord], harvested: Sequence[ServersFileSystem],
                by_node: Sequence[NodesFileSystem], units: str) -> PageTable | None:
     """What the nodes counted, and what the storage servers did."""
-    here, there = {fs.name: fs for fs in shown}, {fs.name: fs for fs in harvested}
-    nodes, rows = {fs.name: fs for fs in by_node}, []
-    for name in dict.fromkeys([*there, *nodes]):
-        sides: list[tuple[Any, ...]] = []
-        if name in here:
-            fs = here[name]
-            sides = [("by the application", fs.application, "calls", fs.operations),
-                     ("over the network", fs.network, "rpcs", None)]
-        if name in there:
-            sides.append(("on OSS and MDS, by job id", there[name], "rpcs",
-                          there[name].operations))
-        label = (there.get(name) or nodes[name]).label
-        for side, numbers, calls, counted in sides:
-            of = here[name] if calls == "calls" else None
-            values = [*moved(numbers, calls),
-                      ("operations", None if counted is None else operations_in(counted))]
-            rows.append([label, side, *(
-                "-" if value is None else _marked(
-                    mark(of, metric) if of else mark_of_layer(numbers),
-                    bytes_text(value, units) if metric.endswith("_bytes") else f"{value:,}")
-                for metric, value in values)])
-        if name in nodes:
-            rows.append([label, "on OSS and MDS, by its nodes", *(
-                signs(range_text(low, high, metric, units))
-                for metric, low, high in bounds_of(nodes[name]))])
+    rows = [[side.label, _BY[side.counted_by], *(
+        "-" if value is None else _marked(
+            sign, bytes_text(value, units) if metric.endswith("_bytes") else f"{value:,}")
+        for metric, value, sign in side.numbers),
+        *(signs(range_text(low, high, metric, units)) for metric, low, high in side.bounds)]
+        for side in sides_of(shown, harvested, by_node)]
     return PageTable("Nodes and storage servers", "", ["File system", "Counted", "Read", "Written",
                                                        "Reads", "Writes", "Operations"],
                      2, rows[:MOST_ROWS], _rest(rows, MOST_ROWS)) if rows else None
@@ -303,8 +279,7 @@ def meanings(shown: Sequence[FileSystemRecord]) -> PageTable:
     happened -= {OTHERS}
     rows = [[one.name, f"{one.meaning} {one.caveat}".strip(),
              f"{one.source}: {one.counter}, {one.takes}; {one.unit}; since Lustre {one.since}"]
-            for one in METRICS
-            if one.unit != "calls" or one.name.endswith("_calls") or one.name in happened]
+            for one in metrics_of(happened)]
     rows += [[name, "Not known to this release of iostats: the kernel's counter of that name.",
               f"llite: {name}"] for name in sorted(happened - {one.name for one in METRICS})[:9]]
     return PageTable("What each number is", "", ["Number", "What it is", "Where it is from"], 3,

@@ -103,7 +103,7 @@ def like_runs(record: Record, like: Sequence[Record]) -> LikeRuns:
         spent, usually = spent + calls * each, usually + calls * usual
         if usual > 0 and max(each, usual) * calls >= _SMALLEST_PART * whole:
             found.append(ComparedCall(operation, fs, len(known), each, usual, each / usual,
-                                  calls * each / whole))
+                                      calls * each / whole))
     found.sort(key=lambda one: (-one.part, one.file_system, one.operation))
     elapsed = [one.job.elapsed_s for one in like if one.job.elapsed_s]
     return LikeRuns(len(like), found, spent / usually if usually else None,

@@ -14,7 +14,7 @@ from iostats.base.node_list import expanded
 from iostats.events.event import as_json
 from iostats.lustre.kernel_log import EVICTED
 from iostats.report.node_sets import folded
-from iostats.report.storage_server_tables import bounds_of
+from iostats.report.job_numbers import bounds_of
 from iostats.totals import job_events
 from iostats.totals.job_events import ServerEvent
 from iostats.totals.reported_events import SENT_WITHIN_S, NodeEvent
