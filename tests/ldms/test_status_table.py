@@ -91,6 +91,8 @@ def test_a_description_that_cannot_be_read_is_not_none():
 
 @pytest.mark.parametrize("ago, said", [
     (600, "mgmt1.4711 has said nothing for 10 min, or its clock is behind"),
+    (97, "mgmt1.4711 has said nothing for 97 s, or its clock is behind"),
+    (71, "by mgmt1.4711"),
     (-300, "by mgmt1.4711, whose clock is 5 min ahead of this host's"),
     (-3, "by mgmt1.4711")])
 def test_an_owner_that_says_nothing_or_has_another_time_is_told(ago, said):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from iostats.ldms.status.document import DaemonRow, GroupStatus
     from iostats.ldms.status.seen import ClusterSeen
 
-STALE_S = 180.0                 # after which a status is old: it is written each 60 s
+STALE_S = 90.0                  # after which a status is old: it is written each 60 s
 AHEAD_S = 30.0                  # that clocks may differ without a word
 MOST_SAMPLERS, MOST_AGENTS = 20, 100
 LAST_EVENTS = 10
