@@ -49,9 +49,10 @@ class StorageServer:
         self.root.mkdir()
         self._began = {}                    # (target, job) -> when its entry was made
 
-    def show(self, target, jobs, file_system="scratch", anew=()):
+    def show(self, target, jobs, file_system="scratch", anew=(), began_ns=None):
         """
-        Let `target` print {job id: counters}; entries of `anew` began again.
+        Let `target` print {job id: counters}; entries of `anew` began again, new ones at
+        `began_ns`, or a second ago.
         """
         kind = "obdfilter" if target.startswith("OST") else "mdt"
         directory = self.root / "proc/fs/lustre" / kind / f"{file_system}-{target}"
@@ -63,8 +64,8 @@ class StorageServer:
             if job not in jobs or job in anew:
                 del self._began[target, job]
         (directory / "job_stats.new").write_bytes(text(
-            [Job(job.encode(), self._began.setdefault((target, job), now - NS), now, counters)
-             for job, counters in jobs.items()], self.release, target[:3]))
+            [Job(job.encode(), self._began.setdefault((target, job), began_ns or now - NS), now,
+                 counters) for job, counters in jobs.items()], self.release, target[:3]))
         (directory / "job_stats.new").rename(directory / "job_stats")
 
     def agent(self, *arguments, spool=None, patient=False, **how):

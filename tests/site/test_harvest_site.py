@@ -64,14 +64,15 @@ note: storage servers: more may come: the job is not settled yet
 
 def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, servers):
     """
-    It settles by silence: three intervals of 6 s.  When it began is not known, so it may have been
-    there before the harvest was.
+    It settles by silence: three intervals of 6 s.  When it began is not known; its entry was made
+    before the first sweep was over, so it may have been there before the harvest was.
     """
     desk.site()
     oss, mds = servers
+    began_ns = time.time_ns()
     agents = [one.agent(patient=True) for one in servers]
     until(lambda: desk.query(level="e"), what="the first sweeps")
-    oss.show("OST0000", {"4711": moved(41_003, 53_007), "cp.0": moved(37)})
+    oss.show("OST0000", {"4711": moved(41_003, 53_007), "cp.0": moved(37)}, began_ns=began_ns)
     mds.show("MDT0000", {"4711": moved(opens=23)})
     part = part_of(desk, "4711", lambda part: part["final"])
     [fs] = part["file_systems"]
