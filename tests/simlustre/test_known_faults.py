@@ -183,14 +183,19 @@ def test_a_metadata_storm_is_found(cluster):
         record, configured(from_percent=10_000, metadata_storm_node_per_second=50))]
 
 
+# 48 writes take little of the nodes' time, and how little depends on what else this machine does.
+AS_LONG_AS_IT_TAKES = {"from_percent": 0}
+
+
 def test_one_ost_that_has_all_is_found(cluster):
     """A file on one of four OSTs; the same on all four is none."""
     code = ("f = os.open(NAME, os.O_CREAT | os.O_WRONLY)\n"
             "for _ in range(48): os.write(f, bytes(1 << 20))")
     found = findings_of(cluster.run({"striped over one OST": code.replace("NAME", "'o1'")}),
-                        configured())
+                        configured(**AS_LONG_AS_IT_TAKES))
     assert "one_ost" == found[0].id
-    found = findings_of(cluster.run({"node1": code.replace("NAME", "'o2'")}), configured())
+    found = findings_of(cluster.run({"node1": code.replace("NAME", "'o2'")}),
+                        configured(**AS_LONG_AS_IT_TAKES))
     assert "one_ost" not in [one.id for one in found]
 
 
@@ -204,7 +209,7 @@ def test_one_node_that_does_all_is_found(cluster):
             "f = os.open('all', os.O_CREAT | os.O_WRONLY)\n"
             "for _ in range(SIZE): os.write(f, mmap.mmap(-1, 1 << 20))")
     works = {node: code.replace("SIZE", "48" if node == "node3" else "1") for node in NODES}
-    found = findings_of(cluster.run(works), configured())
+    found = findings_of(cluster.run(works), configured(**AS_LONG_AS_IT_TAKES))
     assert ["one_node"] == [one.id for one in found]
     assert "node3 wrote 94 % of all that 4 nodes did, 48.0 MiB" == found[0].number
 
