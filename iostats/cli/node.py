@@ -299,7 +299,8 @@ def _readable(given: dict[str, Any], now: Snapshot, known: dict[str, ModuleType]
 
 def _advice(why: str) -> str:
     if why.startswith("permission denied"):
-        return "start the client as root (see README, \"Who may read the counters\")"
+        return ("start the client as root, or ask root for the reader "
+                "(docs/install.md#who-may-read-the-counters)")
     return "`iostats_client.py doctor` tells more"
 
 

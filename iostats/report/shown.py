@@ -35,6 +35,9 @@ def notes_of(record: Record, shown: list[FileSystemRecord], harvested: list[Serv
     for fs in shown:
         found += [f"note: {fs.label}: {note}" for note in (*fs.notes, *noise_floor.notes(
             fs, record.coverage.reported, config["advice.noise_percent"], units))]
+    if any(note.endswith(": permission denied") for fs in shown for note in fs.notes):
+        found.append("note: permission denied: root may read that, and users by the reader; "
+                     "docs/install.md#who-may-read-the-counters")
     if record.harvest:
         both = {fs.name for fs in record.harvest.file_systems}
         found += [f"note: {fs.label}: {line}" for fs in shown if fs.name in both and not long

@@ -180,6 +180,8 @@ scratch         >= 23
 No findings: too little is known to judge.
 note: 2 nodes have no numbers: every amount is a lower bound (>=)
 note: home: nid00002: llite: permission denied
+note: permission denied: root may read that, and users by the reader; \
+docs/install.md#who-may-read-the-counters
 """ == text(of_node("nid00001", [llite(read_bytes=37888, read_calls=1, open=23)]),
             of_node("nid00002", [llite(), unread("llite")._replace(file_system="home")]),
             form="plain", expected=frozenset(f"nid{n:05}" for n in (1, 2, 3, 4)))
@@ -366,6 +368,14 @@ def test_long_names_the_busiest_node():
     for row in ("open 23 23 37 nid00002", "mkdir 0 0 13 nid00001",
                 "bytes read 16.0 MiB 16.0 MiB 304 MiB nid00002"):
         assert row in rows
+
+
+def test_where_all_nodes_did_as_much_long_names_none():
+    """A node that is missing may have done more than both."""
+    nodes = [of_node(f"nid0000{number}", [llite(open=23)]) for number in (1, 2)]
+    assert "open 23 23 23 all" in words_of(text(*nodes, form="plain", long=True))
+    assert "open ~ 23 ~ 23 >= 23 nid00001" in words_of(text(
+        *nodes, form="plain", long=True, expected=3))
 
 
 def test_long_marks_lower_bounds_as_the_short_tables_do():

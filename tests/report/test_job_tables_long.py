@@ -279,6 +279,8 @@ etattr 20 |
 note: scratch: nid00001: llite: permission denied
 note: scratch: nid00001: mdc: permission denied
 note: scratch: nid00001: osc: permission denied
+note: permission denied: root may read that, and users by the reader; docs/install.md#who-may-read\
+-the-counters
 """ == text(*ORDINARY, form="grid")
 
 
