@@ -202,6 +202,15 @@ def test_an_event_while_which_the_job_stood_still():
     assert cause.weight == pytest.approx(478 / 1200)
 
 
+def test_a_fault_costs_no_more_than_all_calls_took():
+    """Down for 478 s; all calls of all threads took 241 + 23 s, so no node waited for longer."""
+    causes = causes_of(record(241.0, events=[DOWN]), history(writes(when_loaded(0, 400),
+                                                                    [4100] * 40)), [], CONFIG)
+    [fault] = [one for one in causes if one.kind == "fault"]
+    assert fault.text.endswith("the job stood still for up to 00:04:24")
+    assert fault.weight == pytest.approx(264 / 1200) and fault.about["still_s"] == 264.0
+
+
 @pytest.mark.parametrize("event, counts, write_s", [
     (DOWN, [400] * 40, 900),
     (DOWN, [400 if place % 10 < 2 else 0 for place in range(40)], 900),

@@ -9,6 +9,7 @@ computes for minutes at a time may not have noticed; then nothing is said.
 from __future__ import annotations
 
 from collections import namedtuple
+from math import inf
 
 from iostats.events.kinds import INFO
 from iostats.lustre import kernel_log
@@ -66,11 +67,12 @@ def faults_of(record: Record, history: JobHistory | None, time: TimeInLustre) ->
     windows = [(began, over) for _, began, over in groups]
     for events, began, over in groups:
         fault = _fault(events, began, over, history, windows)
-        waited = time.seconds is None or not time.is_whole or (
-            time.seconds >= _WAITED * fault.still_s)
-        if waited and fault.still_s > 0:
-            part = fault.still_s / (ended - started) * _of_nodes(events, record)
-            found.append(fault._replace(part=min(1.0, part)))
+        # No wait is longer than all calls of all threads together.
+        most_s = time.seconds if time.seconds is not None and time.is_whole else inf
+        if fault.still_s > 0 and most_s >= _WAITED * fault.still_s:
+            still_s = min(fault.still_s, most_s)
+            part = still_s / (ended - started) * _of_nodes(events, record)
+            found.append(fault._replace(still_s=still_s, part=min(1.0, part)))
     return sorted(found, key=lambda one: (-one.part, one.began))
 
 
