@@ -148,7 +148,8 @@ def _without_record(visit: Visit, name: str, who: dict[str, Any]) -> PageAnswer:
                  f"is made when all have, or at {moment_text(one['until'])}." for one in waiting]
     if not lines:
         raise PageError(404, f"no job {name} that you may see is known here; a job is shown when "
-                             f"it is over and its nodes have reported")
+                             f"it is over and its nodes have reported, and while it runs on the "
+                             f"page Now")
     return visit.page("waiting.html", f"Job {one_line(name)[:60]}", "", who=who, lines=lines,
                       name=name, every=max(10, round(max(0.0, min(
                           one["until"] for one in waiting) - time.time()) / 4)))

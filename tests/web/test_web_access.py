@@ -102,6 +102,16 @@ def test_a_header_from_elsewhere_is_refused_and_not_passed_over(web):
         assert 200 == other.get("/static/site.css").status
 
 
+@pytest.mark.parametrize("job", ["4713", "4799"], ids=["another's", "not over"])
+def test_a_job_that_has_no_page_is_one_line_that_says_where_it_may_be(web, job):
+    """The page Now, among others, has links to jobs that still run."""
+    response = web.get(f"/job/{job}", ALICE)
+    assert 404 == response.status
+    assert ["no job %s that you may see is known here; a job is shown when it is over and its "
+            "nodes have reported, and while it runs on the page Now" % job] == re.findall(
+                r'<p class="message" role="alert">(.*)</p>', response.text)
+
+
 def test_a_file_that_there_is_not_tells_nothing_to_one_who_is_not_known(web):
     """It said "Signed in as", with the user of the pages themselves, and all jobs."""
     response = web.get("/static/nothing")
