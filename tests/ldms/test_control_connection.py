@@ -339,6 +339,8 @@ def test_many_at_once():
     ("secretword=correct-horse-23\n", "correct-horse-23"),
     ("# ours\n\nsecretword=correct-horse-23 # since May\n", "correct-horse-23"),
     ("secretword= \tcorrect-horse-23#x\n", "correct-horse-23"),
+    ("secretword=#correct-horse-23\n", "correct-horse-23"),
+    ("secretword=correct-horse-23\r\n", "correct-horse-23\r"),
     ("other=23\nsecretword=12345678", "12345678")])
 def test_a_secret_word(text, secret, tmp_path):
     """As ldmsd reads it."""
@@ -363,7 +365,7 @@ def test_a_unit_gets_the_secret_word_as_a_credential(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text, mode, words", [
     ("secretword=correct-horse-23\n", 0o640, "others may read the secret word (mode 0640)"),
     ("secretword=short\n", 0o600, "has 5 bytes; expected 8 to 512"),
-    ("secretword=\n", 0o600, "has 0 bytes"), ("secretword=#none1234\n", 0o600, "has 0 bytes"),
+    ("secretword=\n", 0o600, "has 0 bytes"), ("secretword=# \t#\n", 0o600, "has 0 bytes"),
     ("secret=correct-horse-23\n", 0o600, "expected a line secretword=WORD, found none")])
 def test_a_file_without_a_usable_secret_word(text, mode, words, tmp_path):
     """One line, which never has the word in it."""

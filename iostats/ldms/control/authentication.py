@@ -5,6 +5,7 @@ What a connection authenticates itself with: secret words from files, credential
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 import struct
@@ -59,8 +60,8 @@ def secret_word(path: str) -> str:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     for line in lines:
         if line.startswith(b"secretword="):
-            words = line[11:].replace(b"#", b" ", 1).split() if line[11:12] != b"#" else []
-            word = words[0].split(b"#")[0] if words else b""
+            # strtok_r(.., "# \t\n"): no other blanks end the word, not even a carriage return.
+            word = next(filter(None, re.split(rb"[# \t]", line[11:])), b"")
             if not _SHORTEST <= len(word) <= _LONGEST:
                 raise ConfigError(f"{path}: the secret word has {len(word)} bytes; expected "
                                   f"{_SHORTEST} to {_LONGEST}")
