@@ -366,7 +366,7 @@ def _shown(one: MetricSet) -> dict:
         {"key": "updt_hint_us", "value": f"{one.hint_us[0]}:{one.hint_us[1]}"}]
     return {"name": one.instance, "schema": one.schema, "digest": "", "flags": "CL ",
             "meta_size": one.meta_size_bytes, "data_size": one.data_size_bytes, "heap_size": 0,
-            "uid": 0, "gid": 0, "perm": one.perm, "card": 23, "array_card": 1, "meta_gn": 1,
+            "uid": 0, "gid": 0, "perm": "-rwxrwxrwx", "card": 23, "array_card": 1, "meta_gn": 1,
             "data_gn": 1 if one.sampled_s else 0,
             "timestamp": {"sec": int(one.sampled_s), "usec": int(one.sampled_s * 1e6) % 1_000_000},
             "duration": {"sec": 0, "usec": 23 if one.sampled_s else 0}, "info": info}
@@ -376,4 +376,4 @@ def _taken(one) -> MetricSet:
     """A set of a producer's directory, read by the control connection (SetInfo)."""
     hint = None if one.update_hint_us is None else (one.update_hint_us, one.offset_us or 0)
     return MetricSet(one.instance, one.schema, "", one.meta_size_bytes, one.data_size_bytes, hint,
-                     one.sampled_s, one.perm)
+                     one.sampled_s)

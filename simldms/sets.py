@@ -30,7 +30,6 @@ class MetricSet:
     data_size_bytes: int
     hint_us: tuple[int, int] | None = None
     sampled_s: float = 0.0
-    perm: str = "-rwxrwxrwx"
 
 
 @dataclass

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import stat
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from iostats.base.errors import ConfigError
 from iostats.base.private_files import read_text
@@ -81,6 +81,11 @@ class Etcd:
     def below(self, *parts: str) -> str:
         """/PREFIX/a/: all keys below that of `parts`."""
         return self.key(*parts) + "/"
+
+    @staticmethod
+    def last_part(key: str) -> str:
+        """The last of the parts that `key` was made of."""
+        return unquote(key.rpartition("/")[2])
 
     def get(self, key: str) -> Optional[KeyValue]:
         """The KeyValue of `key`, or None where there is none."""

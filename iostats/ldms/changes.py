@@ -13,6 +13,8 @@ from dataclasses import fields, is_dataclass
 
 from iostats.base.errors import one_line
 from iostats.ldms.description.host_lists import folded
+from iostats.ldms.description.normal import line_text
+from iostats.ldms.description.values import interval_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +137,7 @@ def _field(name: str, old: Any, new: Any) -> str:
             for key in {**before, **after} if before.get(key) != after.get(key)
             ) or f"{_title(name)}: another order"
     if name == "config":
-        old, new = [_config(line) for line in old], [_config(line) for line in new]
+        old, new = list(map(line_text, old)), list(map(line_text, new))
         return "config: " + ", ".join(
             [f"- {_cut(line, _MOST_TEXT)}" for line in old if line not in new]
             + [f"+ {_cut(line, _MOST_TEXT)}" for line in new if line not in old]
@@ -164,12 +166,6 @@ def _is_pair(thing: Any) -> bool:
     return isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], str)
 
 
-def _config(line: Any) -> str:
-    if isinstance(line, str):
-        return line
-    return " ".join(key if value is None else f"{key}={value}" for key, value in line)
-
-
 def _key(name: str, key: str) -> str:
     return key if name in ("settings", "options") else f"{_title(name)} {key}"
 
@@ -184,24 +180,13 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.endswith("_us") and isinstance(value, int):
-        return _time(value)
+        return interval_text(value, " ")
     if is_dataclass(value):
         return " ".join(_value("", getattr(value, field.name)) for field in fields(value)
                         if getattr(value, field.name))
     if isinstance(value, tuple):
         return _cut(" ".join(_value("", one) for one in value), _MOST_TEXT)
     return _cut(str(value), _MOST_TEXT)
-
-
-def _time(us: int) -> str:
-    """
-    >>> _time(20_000_000), _time(250_000), _time(37)
-    ('20 s', '250 ms', '37 us')
-    """
-    for unit, size in (("s", 1_000_000), ("ms", 1000)):
-        if us % size == 0 and (us or unit == "s"):
-            return f"{us // size} {unit}"
-    return f"{us} us"
 
 
 def _cut(text: str, most: int) -> str:

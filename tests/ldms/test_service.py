@@ -219,7 +219,7 @@ def test_stores_and_plugins_go_along_with_the_description(kind, tmp_path):
         async with cared_for(desk) as service:
             service.describe(stored(desk, "first", "pull"), 1)
             await once(desk, service, ["agg-1", "agg-2"])
-            service.describe(stored(desk, "second", "auto"), 2)
+            service.describe(stored(desk, "second", "auto_interval"), 2)
             seen = await desk.until("top-1", lambda seen: {"second"} == {
                 one.schema for one in seen.sets} and 4 == len(seen.sets))
             assert ["second"] == [*seen.policies]

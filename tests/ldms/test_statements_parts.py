@@ -25,7 +25,7 @@ OLD, NEW = DIALECTS["4.4"], DIALECTS["4.5"]
 OVIS = Auth("ovis1", "ovis", "/etc/ldms/secret.conf")
 ENDPOINT = Endpoint("node-23-10002", "node-23", 10002, auth=OVIS)
 PRODUCER = Producer("s-23", ENDPOINT, "active", 37_000_000, rail=2, quota=-1, rx_rate=41000,
-                    perm="777", cache_ip=False)
+                    perm="0777", cache_ip=False)
 MEMINFO = Plugin("meminfo1", "meminfo", ((("schema", "meminfo"), ("perm", "0o777")),), 1_000_000,
                  0)
 CSV = Plugin("csv1", "store_csv", ("path=/data altheader=0", (("opt", None),)))
@@ -66,7 +66,7 @@ def lines(statements):
      ["load name=csv1 plugin=store_csv", "config name=csv1 path=/data altheader=0",
       "config name=csv1 opt"]),
     (lambda d: parts.advertiser(Advertise("s-23-agg-1", "agg-1", 411, "sock", 23_000_000, OVIS,
-                                          "rw-r-----", rail=2), d),
+                                          "0640", rail=2), d),
      ["advertiser_add name=s-23-agg-1 host=agg-1 xprt=sock port=411 reconnect=23000000 auth=ovis1"
       " perm=0640", "advertiser_start name=s-23-agg-1"],
      ["advertiser_add name=s-23-agg-1 host=agg-1 xprt=sock port=411 reconnect=23000000 auth=ovis1"
@@ -101,7 +101,7 @@ def test_statements(make, old, new):
 
 @pytest.mark.parametrize("mode, attribute", [
     ("pull", ""), ("push", " push=true"), ("onchange", " push=onchange"),
-    ("auto", " auto_interval=true"), ("auto_interval", " auto_interval=true")])
+    ("auto_interval", " auto_interval=true")])
 def test_an_updater_pulls_where_it_says_pull(mode, attribute):
     made = parts.updater(Updater("updtr_3", 23, 7, mode), NEW)
 

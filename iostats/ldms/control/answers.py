@@ -144,9 +144,7 @@ def _set_info(one: _Object) -> SetInfo:
         data_size_bytes=one.integer("data_size"), meta_size_bytes=one.integer("meta_size"),
         update_hint_us=hint if hint and hint > 0 else None,
         offset_us=_number(offset) if hint and hint > 0 else None,
-        is_consistent=one.text("flags", "")[:1] == "C",
-        sampled_s=one.seconds("timestamp"), duration_s=one.seconds("duration"),
-        perm=one.text("perm", ""), uid=one.integer("uid", 0), gid=one.integer("gid", 0))
+        sampled_s=one.seconds("timestamp"))
 
 
 def _number(value: object) -> int | None:
@@ -220,10 +218,6 @@ class _Object:
         if not isinstance(value, list):
             raise self._wrong(key, "a list")
         return (_Object(one, self._where, self._what) for one in value)
-
-    def members(self) -> list[tuple[str, _Object]]:
-        return [(key, _Object(value, self._where, self._what))
-                for key, value in self._value.items()]
 
 
 def _shown(value: object) -> str:

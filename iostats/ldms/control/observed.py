@@ -24,9 +24,7 @@ class SetInfo:
         update_hint_us, offset_us: from the set's `updt_hint_us`.  At a sampler: what it was
             started with; None where it never was, and one that was stopped leaves it behind.  At an
             aggregator: what its updater runs with.
-        is_consistent: no sample is being written into it, and it was sampled or updated once.
         sampled_s: seconds since the epoch by the clock of the sampler's host; 0: never.
-        perm: as ls(1) shows it, -rwxrwxrwx.
     """
     instance: str
     schema: str
@@ -34,12 +32,7 @@ class SetInfo:
     meta_size_bytes: int
     update_hint_us: Optional[int] = None
     offset_us: Optional[int] = None
-    is_consistent: bool = True
     sampled_s: float = 0.0
-    duration_s: float = 0.0
-    perm: str = ""
-    uid: int = 0
-    gid: int = 0
 
 
 @dataclass(frozen=True)

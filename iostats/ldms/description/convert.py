@@ -12,6 +12,7 @@ import re
 from dataclasses import replace
 
 from iostats.ldms.description.host_lists import folded
+from iostats.ldms.description.values import interval_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,12 +74,7 @@ def _filled(**values: Tree) -> dict[str, Tree]:
 
 
 def _interval(microseconds: int | None) -> str | None:
-    if microseconds is None:
-        return None
-    for unit, size in (("s", 1_000_000), ("ms", 1000)):
-        if microseconds % size == 0:
-            return f"{microseconds // size}{unit}"
-    return f"{microseconds}us"
+    return None if microseconds is None else interval_text(microseconds)
 
 
 def _auth(auth: Auth | None) -> Tree:

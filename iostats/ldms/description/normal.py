@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     ConfigLine = Union[str, tuple[tuple[str, Optional[str]], ...]]
 
 
+def line_text(line: ConfigLine) -> str:
+    """
+    A configuration line as one text.
+
+    >>> line_text((("producer", "node-23"), ("quiet", None))), line_text("a=23 b")
+    ('producer=node-23 quiet', 'a=23 b')
+    """
+    return line if isinstance(line, str) else " ".join(
+        key if value is None else f"{key}={value}" for key, value in line)
+
+
 @dataclass(frozen=True)
 class Auth:
     """An authentication domain; `plugin`: none, ovis, munge, naive; `conf`: a file, or ""."""

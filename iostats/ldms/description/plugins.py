@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
-from iostats.ldms.description.normal import Plugin
+from iostats.ldms.description.normal import Plugin, line_text
 from iostats.ldms.description.problems import shown
 from iostats.ldms.description.reading import PLUGIN
 from iostats.ldms.description.values import interval_us, nearest, perm, permissions, text
@@ -111,10 +111,8 @@ def _inline(value: Value, reading: Draft) -> str:
 
 def _as_told(plugin: Plugin) -> tuple[object, ...]:
     """What ldmsd is told of it: a line written as text is the same as one written as a mapping."""
-    lines = tuple(line if isinstance(line, str) else
-                  " ".join(key if value is None else f"{key}={value}" for key, value in line)
-                  for line in plugin.config)
-    return (plugin.plugin, lines, plugin.interval_us, plugin.offset_us, plugin.perm)
+    return (plugin.plugin, tuple(map(line_text, plugin.config)), plugin.interval_us,
+            plugin.offset_us, plugin.perm)
 
 
 def _plugin(value: Value, instance: str) -> Plugin | None:

@@ -17,7 +17,6 @@ from iostats.ldms.description.problems import Findings
 from iostats.ldms.description.values import Value, integer, text
 
 _PORT = 2379                       # etcd's, where none is written
-_KNOWN = ("cluster", "members", "maestro_members")
 
 
 def etcd_members(content: str, name: str = "FILE") -> list[str]:
@@ -30,10 +29,9 @@ def etcd_members(content: str, name: str = "FILE") -> list[str]:
         if root.kind != "mapping":
             whole.problem(f"expected a mapping with members, got {whole.got()}")
         for key, node in root.pairs:
-            value = Value(node, key.text or "", findings)
-            if key.text not in _KNOWN:
+            if key.text != "members":
                 continue
-            for item in value.items("members") if key.text == "members" else []:
+            for item in Value(node, key.text, findings).items("members"):
                 url = _url(item)
                 if url:
                     found[url] = None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_OBJECTS = 1_000_000           # producers and advertisers of all daemons together
 AUTH_PLUGINS = ("none", "ovis", "munge", "naive")
 NO_LIMIT = -1
-UNREAD = DAEMON, ENDPOINT, PLUGIN = "daemon", "endpoint", "plugin instance"
+DAEMON, ENDPOINT, PLUGIN = "daemon", "endpoint", "plugin instance"
 ENDPOINTS = "names of daemons[].endpoints"      # expected where one is not known
 
 
@@ -37,8 +37,8 @@ class Draft:
         auths: domain -> its first definition.
         listen_places: (group of aggregators, prdcr_listen) -> where it is.
         instead_of_plugins: where there is no such section: what is there, for a message.
-        unread: kinds of names, of UNREAD, that are not all known, since something is wrong where
-            they are defined; what refers to them is not looked at.
+        unread: kinds of names, such as DAEMON, that are not all known, since something is wrong
+            where they are defined; what refers to them is not looked at.
         told: names that are defined nowhere; each is told of once.
     """
     findings: Findings = field(default_factory=Findings)

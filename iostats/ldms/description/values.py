@@ -246,6 +246,19 @@ def _in_us(digits: str, unit_us: int) -> int | None:
     return (-1 if whole.startswith("-") else 1) * (scaled // scale)
 
 
+def interval_text(microseconds: int, between: str = "") -> str:
+    """
+    As `interval_us` reads it, in the largest unit of us, ms, s that makes it whole.
+
+    >>> interval_text(20_000_000), interval_text(250_000), interval_text(37, " ")
+    ('20s', '250ms', '37 us')
+    """
+    for unit, size in (("s", 1_000_000), ("ms", 1000)):
+        if microseconds % size == 0:
+            return f"{microseconds // size}{between}{unit}"
+    return f"{microseconds}{between}us"
+
+
 def perm(value: Value | None) -> str:
     """Permissions as ldmsd takes them, such as "0644": from 644, 0644, 0o644 or rw-r--r--."""
     found = text(value)

@@ -23,7 +23,6 @@ import os
 import socket
 import threading
 import time
-from urllib.parse import unquote
 
 from iostats import __version__
 from iostats.base.errors import IostatsError, one_line
@@ -180,7 +179,8 @@ class Membership:
         """A group whose key is gone, by whatever hand, is none of ours from here on."""
         if not isinstance(news, Changes):
             return
-        removed = {_last(key): revision for key, value, revision in news.changes if value is None}
+        removed = {self._etcd.last_part(key): revision
+                   for key, value, revision in news.changes if value is None}
         with self._lock:
             self._removed.update(removed)
             gone = [group for group, revision in removed.items()
@@ -283,9 +283,10 @@ class Membership:
             self._is_told_ready = self._etcd.txn(
                 [created(self._own_key(), self._key_revision)],
                 [putting(self._own_key(), self._about(True), lease)], again=True)[0]
-        instances = {_last(one.key): one for one in self._etcd.range(
-            self._etcd.below("instances"))[0]}
-        owners = {_last(one.key): one for one in self._etcd.range(self._etcd.below("owners"))[0]}
+        instances, owners = (
+            {self._etcd.last_part(one.key): one
+             for one in self._etcd.range(self._etcd.below(directory))[0]}
+            for directory in ("instances", "owners"))
         if self.away:
             self.away = ""
             self._say("etcd answers again")
@@ -374,11 +375,6 @@ class Membership:
 
     def _owner_key(self, group: str) -> str:
         return self._etcd.key("owners", group)
-
-
-def _last(key: str) -> str:
-    """The last part of a key, as it was given to Etcd.key."""
-    return unquote(key.rpartition("/")[2])
 
 
 def _is_ready(value: bytes) -> bool:

@@ -284,7 +284,7 @@ def _updater(updater: Updater, names: list[str], dialect: Dialect,
         name for regex in updater.producers for name in matching(regex, names)]
     return WantedUpdater(
         updater.name, tuple(parts.updater(updater, dialect, producers=producers)),
-        _MODES.get(updater.mode, "pull"), updater.mode in ("auto", "auto_interval"),
+        _MODES.get(updater.mode, "pull"), updater.mode == "auto_interval",
         updater.interval_us, updater.offset_us or 0,
         tuple((match.regex, match.field) for match in updater.sets), frozenset(covers))
 

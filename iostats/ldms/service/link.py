@@ -194,15 +194,12 @@ class Link:
                 first = first or as_line(part[0][1].statement)
                 if None in answers:             # it is not ours any more
                     return accepted or (-1 if refused else 0)
-        if by_hand and accepted and self.is_described_long():
+        # The description is not new to this daemon: what it lacked, it had lost.
+        if by_hand and accepted and self.service.is_quiet():
             self.service.tell(CORRECTED, due[0][0], self.name, one_line(
                 f"{self.name} was changed by other hands; {accepted} "
                 f"command{'s' * (accepted != 1)} made it as described: {first}"), accepted)
         return accepted or (-1 if refused else 0)
-
-    def is_described_long(self) -> bool:
-        """The description is not new to this daemon: what it lacks, it lost."""
-        return self.service.is_quiet()
 
     async def _command(self, connection: Connection, group: str, step: Step) -> bool | None:
         """Whether it was accepted; None: it was not sent."""

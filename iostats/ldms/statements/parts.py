@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _RWX = re.compile(r"([r-][w-][x-]){3}\Z")
 _OCTAL = re.compile(r"(?:0o|0O)?0*([0-7]{1,4})\Z")
 _OTHER_MODES = {"push": ("push", "true"), "onchange": ("push", "onchange"),
-                "auto": ("auto_interval", "true"), "auto_interval": ("auto_interval", "true")}
+                "auto_interval": ("auto_interval", "true")}
 
 
 def named(verb: str, name: str) -> Statement:
@@ -80,7 +80,7 @@ def advertiser(advertise: Advertise, dialect: Dialect) -> list[Statement]:
                        xprt=advertise.transport, port=advertise.port,
                        reconnect=advertise.reconnect_us,
                        auth=advertise.auth.name if advertise.auth else None,
-                       perm=permission(advertise.perm), rail=advertise.rail,
+                       perm=advertise.perm, rail=advertise.rail,
                        quota=advertise.quota, rx_rate=advertise.rx_rate),
             named("advertiser_start", advertise.name)]
 
@@ -112,7 +112,7 @@ def plugin_config(plugin: Plugin, dialect: Dialect, daemon: str = "") -> list[St
             attributes += tuple(
                 (name, value) for name, value in (("producer", daemon),
                                                   ("instance", f"{daemon}/{plugin.instance}"),
-                                                  ("perm", permission(plugin.perm)))
+                                                  ("perm", plugin.perm))
                 if value and name not in there)
         found.append(Statement("config", (("name", plugin_name(plugin, dialect)), *attributes)))
     return found
@@ -150,7 +150,7 @@ def producer_add(producer: Producer, dialect: Dialect) -> Statement:
                       reconnect=producer.reconnect_us,
                       cache_ip=None if producer.cache_ip is None
                       else "true" if producer.cache_ip else "false",
-                      perm=permission(producer.perm),
+                      perm=producer.perm,
                       auth=endpoint.auth.name if endpoint.auth else None,
                       rail=producer.rail, rx_rate=producer.rx_rate, quota=producer.quota)
 
@@ -197,7 +197,7 @@ def updater(updater: Updater, dialect: Dialect,
         producers = updater.producers
     return [Statement("updtr_add", (
                 ("name", updater.name), *([mode] if mode else []),
-                *_written({"interval": updater.interval_us, "perm": permission(updater.perm),
+                *_written({"interval": updater.interval_us, "perm": updater.perm,
                            "offset": updater.offset_us}))),
             *(Statement("updtr_prdcr_add", (("name", updater.name), ("regex", regex)))
               for regex in list(producers) or [".*"]),
@@ -211,7 +211,7 @@ def storage_policy(policy: StoragePolicy, plugin: Plugin, dialect: Dialect) -> l
     return [_statement(dialect, "strgp_add", name=policy.name,
                        plugin=plugin_name(plugin, dialect), container=policy.container,
                        decomposition=policy.decomposition, schema=policy.schema,
-                       regex=policy.regex, perm=permission(policy.perm), flush=policy.flush_us),
+                       regex=policy.regex, perm=policy.perm, flush=policy.flush_us),
             named("strgp_start", policy.name)]
 
 

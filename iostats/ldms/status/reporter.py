@@ -17,7 +17,7 @@ import time
 import msgspec
 
 from iostats.base.errors import IostatsError
-from iostats.etcd.client import EtcdRefused
+from iostats.etcd.client import EtcdRefused, absent, deleting, modified
 from iostats.events import kinds
 from iostats.events.event import made
 from iostats.ldms.service import told
@@ -243,12 +243,11 @@ class Reporter:
         if self._etcd is None or not groups or (
                 described == self._described and now - self._forgot_at < WRITE_EVERY_S):
             return
-        from iostats.etcd.client import absent, deleting, modified
         self._forgot_at, self._described = now, described
         keys = {self._key(group) for group in groups}
         for found in self._etcd.range(self._etcd.below("status"))[0]:
             if found.key not in keys:
-                owner = self._etcd.key("owners") + "/" + found.key.rpartition("/")[2]
+                owner = self._etcd.key("owners", self._etcd.last_part(found.key))
                 is_gone, _, _ = self._etcd.txn(
                     [absent(owner), modified(found.key, found.mod_revision)],
                     [deleting(found.key)])

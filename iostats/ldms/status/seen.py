@@ -7,10 +7,10 @@ What cannot be understood is left out, and said in a line.
 from __future__ import annotations
 
 from collections import namedtuple
-from urllib.parse import unquote
 
 from iostats.base import strict_json
 from iostats.base.errors import IostatsError, one_line
+from iostats.etcd.client import Etcd
 from iostats.ldms.description.problems import DescriptionError
 from iostats.ldms.description.read import description
 from iostats.ldms.published import descriptions
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from iostats.etcd.client import Etcd
     from iostats.ldms.published.descriptions import Revision
     from iostats.ldms.status.groups import GroupKind
 
@@ -110,4 +109,4 @@ def _objects(etcd: Etcd, directory: str, unread: list[str]) -> Iterator[tuple[st
 
 
 def _last(key: str) -> str:
-    return one_line(unquote(key.rpartition("/")[2]))[:_LONGEST]
+    return one_line(Etcd.last_part(key))[:_LONGEST]
