@@ -9,7 +9,7 @@ from iostats.base.units import brief_seconds, bytes_text, percent_text, share_te
 from iostats.report.blocks import FILE_SYSTEM
 from iostats.report.job_numbers import APPLICATION, NETWORK, is_nothing, transfers_of, with_calls
 from iostats.report.network_bytes import why_network_differs
-from iostats.report.text_table import table
+from iostats.report.text_table import busiest_of, table
 from iostats.totals.bounds import (
     mark,
     mark_of_ratio,
@@ -105,10 +105,10 @@ def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
     for name, spread in fs.per_node.items():
         if not spread.max:
             continue
+        marks = marks_of_spread(fs, name)
         yield (fs.label, name, *(
             sign + (bytes_text(spread[at], units) if name.endswith("_bytes") else str(spread[at]))
-            for sign, at in zip(marks_of_spread(fs, name), ("min", "median", "max"))),
-            spread.busiest or "-")
+            for sign, at in zip(marks, ("min", "median", "max"))), busiest_of(spread, marks))
 
 
 def ratios(fs: FileSystemRecord, units: str) -> list[str]:

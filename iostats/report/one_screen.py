@@ -22,6 +22,7 @@ from iostats.report.job_numbers import (
     with_calls,
 )
 from iostats.report.screen import rule
+from iostats.report.text_table import busiest_of
 from iostats.totals.bounds import (
     mark,
     mark_of_node_mean,
@@ -221,9 +222,10 @@ def _nodes(fs: FileSystemRecord, units: str) -> Block:
     for name, spread in first:
         text: Callable[[int], str] = (
             (lambda number: brief_bytes(number, units)) if name.endswith("_bytes") else brief_count)
+        marks = marks_of_spread(fs, name)
         rows.append((f"  {_NAMES.get(name, name)}", *(
-            sign + text(spread[at]) for sign, at in zip(
-                marks_of_spread(fs, name), ("min", "median", "max"))), spread.busiest or "-"))
+            sign + text(spread[at]) for sign, at in zip(marks, ("min", "median", "max"))),
+            busiest_of(spread, marks)))
     if others:
         rows.append((f"  {_and_others(others)}", "", "", "", ""))
     return Block(("Per node", "least", "median", "most", "busiest"),

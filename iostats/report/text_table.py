@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.report.screen import Screen
-    from iostats.totals.record import FileSystemRecord, PhaseFileSystem
+    from iostats.totals.record import FileSystemRecord, NodeSpread, PhaseFileSystem
 
 _FILLER = "\ue000"              # which no text has that is fit for a terminal: errors.one_line
 _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
@@ -81,6 +81,13 @@ def bytes_of_programs(fs: FileSystemRecord | PhaseFileSystem, metric: str, units
     if fs.application is None:
         return "-"
     return mark(fs, metric) + bytes_text(fs.application[metric], units)
+
+
+def busiest_of(spread: NodeSpread, marks: Sequence[str]) -> str:
+    """The node that had most; "all" where the least had as much, and no number may be another."""
+    if spread.min == spread.max and not any(marks):
+        return "all"
+    return spread.busiest or "-"
 
 
 def file_systems_of(whole: Any, config: Any) -> list[Any]:

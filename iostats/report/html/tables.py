@@ -24,7 +24,7 @@ from iostats.report.job_numbers import (
     transfers_of,
     with_calls,
 )
-from iostats.report.text_table import bytes_of_programs
+from iostats.report.text_table import busiest_of, bytes_of_programs
 from iostats.totals.bounds import (
     mark,
     mark_of_layer,
@@ -178,10 +178,10 @@ def spread(fs: FileSystemRecord, nodes: int, units: str) -> PageTable | None:
         return None
     rows = []
     for name, found in list(fs.per_node.items())[:MOST_ROWS]:
-        rows.append([name, found.busiest or "-", *(
+        marks = marks_of_spread(fs, name)
+        rows.append([name, busiest_of(found, marks), *(
             _marked(sign, amount_text(name, found[at], units) if name.endswith("_bytes")
-                    else f"{found[at]:,}") for sign, at in zip(
-                        marks_of_spread(fs, name), ("min", "median", "max")))])
+                    else f"{found[at]:,}") for sign, at in zip(marks, ("min", "median", "max")))])
     return PageTable("Spread over the nodes", "", ["Metric", "Busiest node", "Least", "Median",
                                                    "Most"], 2, rows,
                      _rest(list(fs.per_node), MOST_ROWS))
