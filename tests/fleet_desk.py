@@ -119,14 +119,14 @@ class Carer:
     def poll(self):
         """Ask all, place, and tell until there is nothing to tell."""
         for name in list(self.fleet.daemons):
-            self._ask(name)
+            self.ask(name)
         self.placed += self.fleet.place(None)
         for _ in range(10):
             if not sum(self._tell(name) for name in list(self.fleet.daemons)):
                 return
         raise AssertionError(f"there is always more to tell: {self.told[-20:]}")
 
-    def _ask(self, name):
+    def ask(self, name):
         cluster = self.cluster
         if name not in cluster.up or name in cluster.hung:
             was_up = self.fleet.daemons[name].state != UNKNOWN
@@ -149,7 +149,7 @@ class Carer:
                 break
             assert self.fleet.daemons[name].memory.told(step, reply.errno), (name, step, reply)
         if steps:
-            self._ask(name)
+            self.ask(name)
         return len(steps)
 
     def verbs(self):

@@ -322,10 +322,10 @@ def test_the_level_above_leaves_and_begins_nothing_before_its_aggregators_were_h
     assert fleet.is_needed("agg-1", {"tops"}) and not fleet.is_needed("node-1", {"tops"})
     fleet.unknown("agg-1")
     fleet.unknown("agg-2")
-    carer._ask("top-1")
+    carer.ask("top-1")
     assert [] == fleet.steps("top-1", {"tops"})
 
-    carer._ask("agg-1")
+    carer.ask("agg-1")
     assert ["prdcr_start"] == [step.statement.verb for _, step in fleet.steps("top-1", {"tops"})]
 
 
@@ -423,6 +423,6 @@ def untold(description, cluster):
     """What a new instance would tell the first aggregator, questions left out."""
     other = Carer(description, cluster, start=False)
     for name in description.daemons:
-        other._ask(name)
+        other.ask(name)
     other.fleet.place(None)
     return [step for _, step in other.fleet.steps("agg-1") if not step.is_question]

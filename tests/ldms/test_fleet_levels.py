@@ -89,17 +89,17 @@ def test_who_owns_the_level_above_asks_the_level_below():
     above = Carer(made, cluster, start=False)
     above.fleet.keep_only({"tops"})
     for name in needed:
-        above._ask(name)
+        above.ask(name)
     above.fleet.place({"tops"})
     assert [] == above.fleet.steps("top-1", {"tops"})
     cluster.hang("agg-2")
-    above._ask("agg-2")
+    above.ask("agg-2")
     assert [] == above.fleet.steps("top-1", {"tops"}), "it alone does not reach it"
     carer.fleet.lost("agg-2", "hung", "away", 0.0)
     carer.fleet.place(None)
     for name in ("agg-1", "agg-3"):
         carer._tell(name)
-        above._ask(name)
+        above.ask(name)
     [(group, step)] = above.fleet.steps("top-1", {"tops"})
     assert ("tops", "prdcr_stop", (("name", "agg-2"),)) == (
         group, step.statement.verb, step.statement.attributes)
@@ -107,7 +107,7 @@ def test_who_owns_the_level_above_asks_the_level_below():
     later = Carer(made, cluster, start=False)       # an instance that has never seen it
     cluster.tell("top-1", step.statement)
     for name in ("agg-1", "agg-3", "top-1"):
-        later._ask(name)
+        later.ask(name)
     assert [] == later.fleet.steps("top-1", {"tops"}), "it is not known yet"
     later.fleet.lost("agg-2", "hung", "away", 0.0)
     later.fleet.place({"tops"})

@@ -143,3 +143,38 @@ def test_another_instance_comes_to_the_same_end():
     settled(other, 5)
 
     assert 14 == sum(collected(other).values())
+
+
+def test_who_takes_over_leaves_each_set_where_it_is_collected():
+    """After a failure and a return the sets are elsewhere than a first balance would have them."""
+    carer = uneven()
+    settled(carer, 5)
+    carer.cluster.kill("agg-2")
+    settled(carer, 4)
+    carer.start("agg-2")
+    settled(carer, 5)
+    split = carer.fleet.split["aggs"]
+    other = Carer(carer.fleet.description, carer.cluster, start=False)
+    settled(other, 3)
+
+    # Whether a plugin runs is seen by its answer alone.
+    assert {f"node-{n}": ["start"] for n in (1, 2, 3)} == other.verbs()
+    assert [("aggs", [], [])] == other.placed
+    assert split == other.fleet.split["aggs"] != {}
+
+
+def test_who_takes_over_decides_when_it_knows_the_loads():
+    """By the first sampler's sets alone, all others would count as heavy, and move."""
+    carer = uneven()
+    settled(carer, 5)
+    carer.cluster.kill("node-3")
+    settled(carer, 1)
+    other = Carer(carer.fleet.description, carer.cluster, start=False)
+    placed = []
+    for name in ("agg-1", "agg-2", "agg-3", "node-1", "node-2"):
+        other.ask(name)
+        placed.append(bool(other.fleet.place(None)))
+        if not placed[-1]:
+            assert [[], [], []] == [other.fleet.steps(f"agg-{n}") for n in (1, 2, 3)]
+
+    assert [False, False, False, False, True] == placed     # node-3 is dead, and not waited for

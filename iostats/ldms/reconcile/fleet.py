@@ -16,6 +16,7 @@ from iostats.ldms.description.normal import SamplerGroup, SetMatch
 from iostats.ldms.description.regexes import matching
 from iostats.ldms.reconcile.commands import HOLDS, beyond_us, commands
 from iostats.ldms.reconcile.earlier import Earlier
+from iostats.ldms.reconcile.found import Unweighed, first_moves, running, shared
 from iostats.ldms.reconcile.heard import UNKNOWN, UP, Heard, advertised
 from iostats.ldms.reconcile.levels import Levels
 from iostats.ldms.reconcile.memory import Memory
@@ -63,6 +64,7 @@ class Fleet:
         self._weighed_by: dict[str, set[str]] = {}              # {sampler: groups}
         self.levels = Levels((), {})
         self._due: set[str] = set()
+        self._unweighed = Unweighed()
         self._returned: set[tuple[str, str]] = set()        # (group, aggregator), not placed since
 
     # ---- what is told
@@ -95,6 +97,7 @@ class Fleet:
             if aggregators.balance == "sets":
                 for producer in aggregators.producers:
                     self._weighed_by.setdefault(producer.daemon, set()).add(aggregators.name)
+        self._unweighed = Unweighed()
         self._due = {group.name for group in description.aggregators}
         self.placement = {name: plan for name, plan in self.placement.items() if name in self._due}
 
@@ -145,6 +148,7 @@ class Fleet:
             if owned is not None and group not in owned:
                 del self.placement[group]
                 self.split.pop(group, None)
+                self._unweighed.forget(group)
         self._due.update(group.name for group in self._aggregators()
                          if group.name not in self.placement)
 
@@ -178,7 +182,8 @@ class Fleet:
         Give each producer of our groups its place, where something changed.
 
         (group, producers that moved, producers that have no aggregator) of each group that changed.
-        Groups wait until each of their aggregators has answered once, or has not within its time.
+        Groups wait until each of their aggregators has answered once, or has not within its time,
+        and, for one that is balanced by sets and runs already, its connected samplers as well.
         """
         told = []
         for group in self._aggregators():
@@ -192,9 +197,13 @@ class Fleet:
             if not up:
                 continue                        # all stays as it is until one is back
             before = self.placement.get(group.name)
+            split_before = self.split.get(group.name, {})
             is_first = before is None
             if before is None:
-                before = self._running(group)
+                if group.balance == "sets" and self._unweighed.has(group, self.daemons):
+                    self._due.add(group.name)
+                    continue
+                before, split_before = running(group, self.daemons), shared(group, self.daemons)
             # One that hung goes on with what it had: it keeps that before all else.
             kept = {producer: name for name in sorted(group.members)
                     if (group.name, name) in self._returned
@@ -209,7 +218,7 @@ class Fleet:
                 plan.update(fixed)
             elif group.balance == "sets" and not group.listens:
                 plan, split = shared_out(self._sets(group), up, Shares(
-                    {**before, **kept}, self.split.get(group.name, {})))
+                    {**before, **kept}, split_before))
                 is_other = split != self.split.get(group.name, {})
                 self.split[group.name] = split
             else:
@@ -217,10 +226,8 @@ class Fleet:
             self._returned = {each for each in self._returned if each[0] != group.name}
             if is_other or plan != self.placement.get(group.name):
                 self.placement[group.name] = plan
-                moves = moved(before, plan)
-                if is_first and not before.keys().isdisjoint(plan) and up.keys() < {*group.members}:
-                    # Who takes over finds what a dead or hung one had with none.
-                    moves += sorted(plan.keys() - before.keys())
+                moves = moved(before, plan) if not is_first else first_moves(
+                    before, split_before, plan, len(up) < len(group.members))
                 told.append((group.name, moves, sorted(weights.keys() - plan.keys())))
         return told
 
@@ -240,9 +247,16 @@ class Fleet:
         heard = self.daemons[name]
         if not heard.is_up or heard.observed is None:
             return []
+        waits = self.undecided(name)
         return [(wanted.group, step) for wanted in self.wanted(name)
-                if owned is None or wanted.group in owned or not wanted.group
+                if wanted.group not in waits
+                and (owned is None or wanted.group in owned or not wanted.group)
                 for step in commands(wanted, heard.observed, heard.memory)]
+
+    def undecided(self, name: str) -> list[str]:
+        """Its groups whose shared producers are not known yet: their updaters differ by them."""
+        return [group.name for group in self._groups.get(name, ())
+                if getattr(group, "balance", "") == "sets" and group.name not in self.placement]
 
     def beyond_us(self, name: str) -> list[str]:
         """What no command makes as it is wanted there, one line each."""
@@ -306,11 +320,6 @@ class Fleet:
 
     def _capacity(self, group: AggregatorGroup) -> dict[str, float]:
         return {**dict.fromkeys(group.members, 1.0), **dict(group.capacity)}
-
-    def _running(self, group: AggregatorGroup) -> dict[str, str]:
-        """{producer: the aggregator that collects from it}, as it was found."""
-        return {producer: name for name in sorted(group.members, reverse=True)
-                for producer in self.daemons[name].started}
 
     def _weights(self, group: AggregatorGroup) -> tuple[dict[str, float],
                                                         Mapping[str, Collection[str]]]:

@@ -292,6 +292,8 @@ class Service:
                     self._links[other][0].wake()
 
     def _tell_foreign(self, name: str, observed: Observed, group: str) -> None:
+        if self.fleet.undecided(name):
+            return
         for what in foreign(self.fleet.wanted(name), observed)[:_FOREIGN_TOLD]:
             if (name, what) not in self._foreign:
                 self._foreign.add((name, what))
