@@ -16,8 +16,9 @@ from iostats.ldms.description.read import description
 WORDS = st.text(st.sampled_from("abxyz_.-/0123456789"), min_size=1, max_size=8).map("w".__add__)
 VALUES = st.one_of(WORDS, st.sampled_from(["null", "true", "0777", "1:30", "~", "",
                                            "*", "&x", "#c", "${HOSTNAME}/x", "é", "-", "[1]"]))
-INTERVALS = st.integers(1, 10**9).map(lambda us: f"{us}us") | st.integers(1, 90).map(
+INTERVALS = st.integers(2, 10**9).map(lambda us: f"{us}us") | st.integers(1, 90).map(
     lambda s: f"{s}.5s")
+OFFSETS = st.sampled_from(["1us", "-1us", "0us"])      # up to half of each interval
 
 
 def maybe(**fields):
@@ -32,7 +33,7 @@ LIMITS = {"rail": st.integers(1, 5), "quota": st.integers(-1, 37), "rx_rate": st
           "perm": st.sampled_from(["0777", "rw-r--r--"])}
 UPDATERS = st.lists(st.builds(
     lambda interval, more: {"interval": interval, **more}, INTERVALS,
-    maybe(mode=st.sampled_from(["pull", "push", "onchange", "auto"]), offset=INTERVALS,
+    maybe(mode=st.sampled_from(["pull", "push", "onchange", "auto"]), offset=OFFSETS,
           producers=st.sampled_from([".*", "s-[1-3]-e", "^s-2", ["a.*", "b"]]),
           sets=st.lists(st.fixed_dictionaries({"regex": WORDS, "field": st.sampled_from(
               ["inst", "schema"])}), max_size=2))), max_size=3)

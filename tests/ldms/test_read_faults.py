@@ -296,6 +296,13 @@ STORE = "{daemons: a1, schema: s, plugin: {name: m, config: []}"
      "stores.a.regex: expected no regex without a decomposition"),
     ("iostats: [{hosts: o1, settings: {}}, {hosts: o1, settings: {}}]",
      "iostats[1]: 'o1' is the name of a group already"),
+    ("plugins: {a: {name: m, interval: 1s, offset: 501ms, config: []}}",
+     "plugins.a.offset: expected up to half of the interval, got '501ms'"),
+    ("plugins: {a: {name: m, interval: 1s, offset: -501ms, config: []}}",
+     "plugins.a.offset: expected up to half of the interval, got '-501ms'"),
+    ("aggregators: [{daemons: a1, " + PEERS % ", updaters: [{interval: 1s, offset: 501ms}]" + "}]",
+     "aggregators[0].peers[0].updaters[0].offset: expected up to half of the interval, got "
+     "'501ms'"),
     ("iostats: [{hosts: o1, settings: {harvest: {x: 1}}}]",
      "iostats[0].settings.harvest.x: is no key; expected interval, file_systems, exports, "
      "cpu_percent, spool_bytes"),
@@ -308,8 +315,6 @@ def test_a_problem_in_a_part(more, expected):
 
 
 @pytest.mark.parametrize("more, expected", [
-    ("plugins: {a: {name: m, interval: 1s, offset: 600ms, config: []}}",
-     "plugins.a.offset: is more than half the interval; ldmsd takes at most that"),
     ("aggregators: [{daemons: a1, " + PEERS % ", updaters: [{interval: 1s}]"
      + ", prdcr_listen: [{name: l, updaters: [{interval: 2s}]}]}]",
      "aggregators[0].prdcr_listen[0].updaters[0]: is for all producers of the group: those that "
@@ -511,7 +516,7 @@ def test_the_error_is_one_line_for_who_prints_it():
     (changed('"s-[1-12]"', '"s-[1-12,7]"'),
      '&samplers "s-[1-12',
      "daemons[0].names: s-7 is there twice; it counts once"),
-    (changed("1.5s", "20"),
+    (changed("1.5s", "20").replace("offset: 100ms", "offset: 10us"),
      "20",
      "aggregators[0].peers[0].updaters[0].interval: 20 without a unit is microseconds; write 20s "
      "for seconds"),

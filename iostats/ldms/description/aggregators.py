@@ -28,6 +28,7 @@ from iostats.ldms.description.values import (
     check_regex,
     integer,
     interval_us,
+    offset_us,
     nearest,
     number,
     word_of,
@@ -206,9 +207,9 @@ def _read_updaters(value: Value | None, reading: Draft) -> list[tuple[Value, Upd
         mode = word_of(fields.get("mode"), MODES, "pull")
         sets = tuple(_read_match(one) for one in fields["sets"].items("mappings")) \
             if "sets" in fields else ()
+        interval = interval_us(fields.get("interval"))
         found.append((item, Updater(
-            "", interval_us(fields.get("interval")) or 1,
-            interval_us(fields.get("offset"), low=-(1 << 62)),
+            "", interval or 1, offset_us(fields.get("offset"), interval),
             "auto_interval" if mode == "auto" else mode, perm(fields.get("perm")),
             _read_producers(fields.get("producers"), reading), sets)))
     return found

@@ -10,7 +10,14 @@ from itertools import islice
 from iostats.ldms.description.normal import Plugin, line_text
 from iostats.ldms.description.problems import shown
 from iostats.ldms.description.reading import PLUGIN
-from iostats.ldms.description.values import interval_us, nearest, perm, permissions, text
+from iostats.ldms.description.values import (
+    interval_us,
+    nearest,
+    offset_us,
+    perm,
+    permissions,
+    text,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,9 +126,7 @@ def _plugin(value: Value, instance: str) -> Plugin | None:
     fields = value.fields(("name", "config"), _KEYS)
     name = text(fields.get("name"))
     interval = interval_us(fields.get("interval"))
-    offset = interval_us(fields.get("offset"), low=-(1 << 62))
-    if interval is not None and offset is not None and abs(offset) > interval / 2:
-        fields["offset"].warning("is more than half the interval; ldmsd takes at most that")
+    offset = offset_us(fields.get("offset"), interval)
     lines: list[ConfigLine] = []
     for item in fields["config"].items("mappings or texts") if "config" in fields else []:
         if item.node.kind == "scalar" and not item.is_null:

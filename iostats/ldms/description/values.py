@@ -235,6 +235,15 @@ def interval_us(value: Value | None, low: int = 1) -> int | None:
     return microseconds
 
 
+def offset_us(value: Value | None, interval: int | None) -> int | None:
+    """Microseconds; ldmsd takes up to half of the interval, and starts nothing with more."""
+    offset = interval_us(value, low=-(1 << 62))
+    if value is not None and offset is not None and interval is not None \
+            and 2 * abs(offset) > interval:
+        value.problem(f"expected up to half of the interval, got {value.got()}")
+    return offset
+
+
 def _in_us(digits: str, unit_us: int) -> int | None:
     """digits x unit exactly, as a whole number; None where it is not one.  1.1s is 1,100,000."""
     whole, _, part = digits.partition(".")
