@@ -5,6 +5,7 @@ aggregators are told of it.
 
 from dataclasses import replace
 
+import pytest
 from fleet_desk import Carer, described
 from hypothesis import given
 from hypothesis import strategies as st
@@ -178,3 +179,17 @@ def test_who_takes_over_decides_when_it_knows_the_loads():
             assert [[], [], []] == [other.fleet.steps(f"agg-{n}") for n in (1, 2, 3)]
 
     assert [False, False, False, False, True] == placed     # node-3 is dead, and not waited for
+
+
+@pytest.mark.parametrize("by_another", [False, True], ids=["who shared them", "who takes over"])
+def test_when_producers_are_balanced_again_no_updater_of_shared_ones_is_left(by_another):
+    carer = uneven()
+    settled(carer, 5)
+    made = carer.fleet.description
+    whole = replace(made, aggregators=(replace(made.aggregators[0], balance="producers"),))
+    carer = Carer(whole, carer.cluster, start=False) if by_another else carer
+    carer.fleet.describe(whole)
+    settled(carer, 5)
+
+    assert [["updtr_0"]] * 3 == [[*carer.cluster.up[f"agg-{n}"].updaters.all] for n in (1, 2, 3)]
+    assert [1, 1, 12] == sorted(collected(carer).values())

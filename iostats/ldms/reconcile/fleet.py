@@ -209,9 +209,8 @@ class Fleet:
                     if (group.name, name) in self._returned
                     for producer in self.daemons[name].started if producer in before}
             weights, only = self._weights(group)
-            fixed = {producer: name for producer, name in before.items()
-                     if producer in weights and name in group.members
-                     and self.daemons[name].is_alone}
+            fixed = {producer: name for producer, name in before.items() if producer in weights
+                     and name in group.members and self.daemons[name].is_alone}
             if fixed:                           # balanced without them; by producers alone
                 plan, is_other = balanced({one: weight for one, weight in weights.items()
                                            if one not in fixed}, up, before, only), False
@@ -222,7 +221,8 @@ class Fleet:
                 is_other = split != self.split.get(group.name, {})
                 self.split[group.name] = split
             else:
-                plan, is_other = balanced(weights, up, {**before, **kept}, only), False
+                plan = balanced(weights, up, {**before, **kept}, only)
+                is_other = bool(self.split.pop(group.name, None))       # by sets before
             self._returned = {each for each in self._returned if each[0] != group.name}
             if is_other or plan != self.placement.get(group.name):
                 self.placement[group.name] = plan

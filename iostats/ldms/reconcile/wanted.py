@@ -110,7 +110,7 @@ class Wanted:
         shared: {producer: its sets that are for this daemon}, of those that several collect from.
         once: what no question tells: domains of authentication, further listeners, streams.
         former: ("producer" | "updater" | "plugin" | "policy" | "listen", name) that an earlier
-            description wanted here and this one does not.
+            description wanted, or may have wanted, here and this one does not.
         unsubscribed: prdcr_unsubscribe of those that an earlier one wanted.
     """
     daemon: str
@@ -228,7 +228,10 @@ def of_aggregator(description: Description, group: AggregatorGroup, daemon: Ldms
         (*shared.producers, *map(WantedProducer, advertised)), frozenset(runs),
         frozenset(silent), () if split is None else tuple(sorted(split.mine.items())), updaters,
         tuple(_policy(store, description.plugins[store.plugin], dialect) for store in stores),
-        shared.subscriptions)
+        shared.subscriptions,
+        # Whoever had the group when it was balanced by sets.
+        frozenset(("updater", _shared_name(each)) for each in group.updaters
+                  if group.balance != "sets"))
 
 
 def after(wanted: Wanted, former: Wanted | None) -> Wanted:
@@ -238,8 +241,9 @@ def after(wanted: Wanted, former: Wanted | None) -> Wanted:
     still = {each.unsubscribe for each in wanted.subscriptions}
     gone = {each.unsubscribe: None for each in former.subscriptions}
     gone.update(dict.fromkeys(former.unsubscribed))
-    return replace(wanted, former=(former.names() | former.former) - wanted.names(),
-                   unsubscribed=tuple(each for each in gone if each not in still))
+    return replace(
+        wanted, former=(wanted.former | former.names() | former.former) - wanted.names(),
+        unsubscribed=tuple(each for each in gone if each not in still))
 
 
 def _first_of(description: Description, daemon: str) -> AggregatorGroup | None:
@@ -300,11 +304,15 @@ def _split_updaters(updater: Updater, names: Iterable[str], split: Split,
     matches = tuple(SetMatch(regex) for regex in one_of(sorted(sets)) or ["^$"])
     found = []
     for one, covers, rules in ((updater, whole, updater.sets),
-                               (replace(updater, name=f"{updater.name}_shared"), mine, matches)):
+                               (replace(updater, name=_shared_name(updater)), mine, matches)):
         wanted = _names_matching(one.producers, covers)
         made = replace(one, producers=one_of(sorted(wanted)) or ("^$",), sets=rules)
         found.append(replace(_updater(made, [], dialect, True), covers=wanted, has_others=False))
     return found
+
+
+def _shared_name(updater: Updater) -> str:
+    return f"{updater.name}_shared"
 
 
 def _names_matching(regexes: Iterable[str], names: frozenset[str]) -> frozenset[str]:
