@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 LIMITS = (50, 100, 500, 1000, 5000, 10_000)
 _DEFAULT_LIMIT = 100
-# Field, and the least screen that has it (cells.Heading).
-COLUMNS = (("JobID", 2), ("JobName", 1), ("User", 2), ("State", 2), ("NNodes", 1), ("Start", 1),
-           ("Elapsed", 1), ("ReadBytes", 2), ("WriteBytes", 2), ("Opens", 0), ("Operations", 0),
-           ("Events", 1), ("FileSystems", 1), ("Note", 0))
+# Field, and the least screen that has it (cells.Heading).  What is asked for most stands first: on
+# a tablet the last ones are scrolled to.
+COLUMNS = (("JobID", 2), ("JobName", 1), ("User", 2), ("State", 2), ("ReadBytes", 2),
+           ("WriteBytes", 2), ("Opens", 0), ("Operations", 0), ("NNodes", 1), ("Start", 1),
+           ("Elapsed", 1), ("Events", 1), ("FileSystems", 1), ("Note", 0))
 _TITLES = {"JobID": "Job", "JobName": "Name", "NNodes": "Nodes", "ReadBytes": "Read",
            "WriteBytes": "Written", "FileSystems": "File systems"}
 _FILTERS = ("since", "until", "user", "state", "job", "name", "account", "partition", "cluster",

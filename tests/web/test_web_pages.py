@@ -105,6 +105,16 @@ def test_the_numbers_are_those_that_were_sent(site, browser):  # noqa: F811
     assert browser.count("svg.chart path") > 0
 
 
+def test_what_jobs_read_and_wrote_is_seen_on_a_tablet(site, browser):  # noqa: F811
+    """Columns that have no room there are scrolled to; one job has a long name."""
+    browser.size(800, 900)
+    browser.open(site.proxy.address + "/jobs?since=now-1day")
+    ends = dict(browser.script(
+        "return [...document.querySelectorAll('thead th')].map(one => "
+        "[one.textContent.trim().split(' ')[0], one.getBoundingClientRect().right])"))
+    assert 0 < ends["Read"] < ends["Written"] <= 800, ends
+
+
 def test_the_lines_of_a_file_system_have_what_its_storage_servers_counted(
         site, browser):  # noqa: F811
     browser.open(site.proxy.address + "/fs/scratch?since=now-1hour")
