@@ -64,7 +64,7 @@ def finished(status: int, text: str = "") -> int:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:                            # the reader has gone
-        _to_nowhere(1)
+        to_nowhere(1)
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return status or error.exit_status
@@ -75,7 +75,7 @@ def unwritable(error: OSError) -> IostatsError:
     """That standard output cannot be written, which is not tried again; or BrokenPipeError."""
     if isinstance(error, BrokenPipeError):
         raise error
-    _to_nowhere(1)
+    to_nowhere(1)
     return StateError(f"standard output: cannot be written: {error.strerror}")
 
 
@@ -141,10 +141,10 @@ class _Told(_Guarded):
     """Standard error; that it cannot be written is no reason to fail."""
 
     def _failed(self, error: OSError) -> None:
-        _to_nowhere(2)
+        to_nowhere(2)
 
 
-def _to_nowhere(number: int) -> None:
+def to_nowhere(number: int) -> None:
     """What is still in a stream's buffer goes nowhere: it is not tried again."""
     try:
         handle = os.open(os.devnull, os.O_WRONLY)

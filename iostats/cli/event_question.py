@@ -35,20 +35,6 @@ Attributes:
 """
 
 
-def severity_of(text: str) -> int:
-    """
-    The number of a severity: its name, the beginning of it, or the number; UsageError.
-
-    >>> [severity_of(text) for text in ("warn", "critical", "3")]
-    [1, 2, 3]
-    """
-    for number, name in enumerate(kinds.SEVERITIES):
-        if text == str(number) or (text and name.startswith(text.lower())):
-            return number
-    raise UsageError(f"--severity: expected {', '.join(kinds.SEVERITIES)} or 0 to "
-                     f"{len(kinds.SEVERITIES) - 1}, got {text[:40]!r}")
-
-
 def kinds_of(texts: Iterable[str]) -> list[str]:
     """[kind] of ["a,b", "c"], each once; UsageError."""
     found = _words(texts, "--kind")

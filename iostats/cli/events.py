@@ -8,7 +8,6 @@ Standard library only, as `--local` runs where there is nothing else.
 from __future__ import annotations
 
 import math
-import os
 import queue
 import select
 import signal
@@ -19,6 +18,7 @@ from collections import namedtuple
 from iostats.base import config as site
 from iostats.base.errors import DONE, NOT_REACHED, IostatsError, UsageError
 from iostats.cli import event_cursor_file, event_question
+from iostats.cli.entry_point import to_nowhere
 from iostats.cli.event_follow import Followed, ask_all
 from iostats.cli.event_output import (
     NO_EVENTS,
@@ -39,6 +39,7 @@ from iostats.cli.parser import (
     terminal_width,
     whole_number,
 )
+from iostats.events import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,8 +204,8 @@ def _asked(options: argparse.Namespace, now: float, goes_on: bool) -> Asked:
     since, until = moments_of(options, now, _DEFAULT_SINCE if (
         is_bare and not options.follow and not options.job and not options.local) else None)
     question = EventQuestion(
-        since, until, 0 if options.severity is None else event_question.severity_of(
-            options.severity),
+        since, until, 0 if options.severity is None else kinds.severity_of(
+            options.severity, "--severity"),
         event_question.file_systems_of(options.file_systems),
         event_question.nodes_of(options.nodes), event_question.kinds_of(options.kinds),
         event_question.job_of(options.job) if options.job else "")
@@ -255,17 +256,12 @@ class Printed:
             say(text)
 
 
-def is_read(stream_number: int = 1) -> bool:
+def is_read() -> bool:
     """False when the program that reads our output has gone."""
     poll = select.poll()
-    poll.register(stream_number, 0)
+    poll.register(1, 0)
     return not any(flags & (select.POLLERR | select.POLLHUP | select.POLLNVAL)
                    for _, flags in poll.poll(0))
-
-
-def to_nowhere() -> None:
-    """What is still in the buffer of our output goes nowhere: its reader has gone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 class _Monitor:
@@ -352,7 +348,7 @@ class _Monitor:
                 self._take(one)
         finally:
             followed.close()
-        to_nowhere()
+        to_nowhere(1)                               # its reader has gone
         return DONE
 
     def _take(self, told: Told) -> None:

@@ -14,9 +14,10 @@ import sys
 import time
 
 from iostats.base.errors import DONE, UNREADABLE, UsageError, one_line
+from iostats.cli.entry_point import to_nowhere
 from iostats.cli.event_output import MergedEvents, SeenEvents
 from iostats.cli.event_question import is_wanted
-from iostats.cli.events import Printed, is_read, to_nowhere
+from iostats.cli.events import Printed, is_read
 from iostats.cli.events_now import now_in_words
 from iostats.cli.parser import put_out, say
 from iostats.events.gather import Gathering
@@ -100,7 +101,7 @@ def _follow(gathering: Gathering, every_s: float, asked: Asked, out: Printed) ->
         due = time.monotonic() + every_s
         if has_lines:
             time.sleep(_LOG_EVERY_S - 0.1)
-    to_nowhere()
+    to_nowhere(1)
 
 
 def _why_in_words(log: dict[str, Any]) -> str:

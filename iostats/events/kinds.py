@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from iostats.base.errors import UsageError
 from iostats.lustre import kernel_log
 
 INFO, WARNING, CRITICAL, FATAL = range(4)
@@ -132,3 +133,18 @@ KINDS = {
         "etcd's members, or the network, are down", "`etcdctl endpoint status --cluster`"),
 }
 CAUSES = ("", "silent", "lock", "administrator", "recovery", "unknown")
+
+
+def severity_of(text: str, what: str) -> int:
+    """
+    The number of a severity: its name, the beginning of it, or the number; UsageError names `what`
+    it stood in.
+
+    >>> [severity_of(text, "--severity") for text in ("warn", "critical", "3")]
+    [1, 2, 3]
+    """
+    for number, name in enumerate(SEVERITIES):
+        if text == str(number) or (text and name.startswith(text.lower())):
+            return number
+    raise UsageError(f"{what}: expected {', '.join(SEVERITIES)} or 0 to {len(SEVERITIES) - 1}, got "
+                     f"{text[:40]!r}")

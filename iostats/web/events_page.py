@@ -11,7 +11,7 @@ from markupsafe import Markup
 from iostats.base.errors import UsageError, one_line
 from iostats.base.job_id import checked_batch_job
 from iostats.events.event import from_json, what_in_words
-from iostats.events.kinds import KINDS, SEVERITIES
+from iostats.events.kinds import KINDS, SEVERITIES, severity_of
 from iostats.web.asking import form_checked
 from iostats.web.cells import Heading, linked, named, rows
 from iostats.web.layout import heads, moment_text
@@ -82,12 +82,8 @@ def question_of(q: PageQuery, now: float, limit: int) -> dict[str, Any]:
     for one in kinds:
         if one not in KINDS:
             raise UsageError(f"kind: expected some of {' '.join(KINDS)}, got {one[:40]!r}")
-    severity = q.text("severity", "0")
-    if severity in SEVERITIES:
-        severity = str(SEVERITIES.index(severity))
-    if severity not in map(str, range(len(SEVERITIES))):
-        raise UsageError(f"severity: expected {', '.join(SEVERITIES)}, got {severity[:40]!r}")
-    return {"since": since, "until": until, "severity": int(severity),
+    return {"since": since, "until": until,
+            "severity": severity_of(q.text("severity", "0"), "severity"),
             "file_systems": q.words("fs", _MOST_NAMES), "kinds": kinds,
             "targets": q.words("target", _MOST_NAMES), "nodes": node_names(q, "node"),
             "job": checked_batch_job(job, "job") if job else "", "last": limit}

@@ -20,10 +20,10 @@ from iostats.cli.event_question import (
     kinds_of,
     nodes_of,
     params_of,
-    severity_of,
 )
 from iostats.cli.event_servers import ServerCursor, page_of
 from iostats.events.event import as_json, latest
+from iostats.events.kinds import severity_of
 
 ALL = EventQuestion(None, None, 0, [], [], [], "")
 
@@ -229,7 +229,7 @@ def test_a_question_has_what_was_chosen():
     assert {"severity": 0} == params_of(ALL)
     assert {"severity": 1, "since": 0.0, "nodes": ["a1", "a2"], "kinds": ["lbug"], "job": "4711",
             "file_systems": ["home"]} == params_of(EventQuestion(
-                0.0, None, severity_of("W"), file_systems_of(["home", " home"]),
+                0.0, None, severity_of("W", "--severity"), file_systems_of(["home", " home"]),
                 nodes_of(["a[1-2]"]), kinds_of(["lbug,"]), "4711"))
     with pytest.raises(UsageError, match="--node: expected a node list"):
         nodes_of(["a[2-1]"])
