@@ -4,6 +4,7 @@ Numbers for people: bytes, counts and durations as text.
 
 from __future__ import annotations
 
+DATE_TIME = "%Y-%m-%d %H:%M:%S"
 _STEP = {"binary": 1024, "decimal": 1000}
 _NAMES = {
     "binary": ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"),
@@ -201,6 +202,23 @@ def duration_in_words(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}"
     return f"{int(seconds)} s"
+
+
+def moment_text(seconds: float | None, form: str = DATE_TIME,
+                unknown: str = "-") -> str:
+    """
+    Seconds since 1970 as local time; `unknown` for None, and for what no calendar has, as some
+    machine's clock may say.
+
+    >>> moment_text(None), moment_text(1e12, unknown="?")
+    ('-', '?')
+    """
+    from datetime import datetime  # nodes write no moments
+    try:
+        return unknown if seconds is None else datetime.fromtimestamp(
+            seconds).astimezone().strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return unknown
 
 
 def zone_form(*moments: float | None) -> str:

@@ -8,9 +8,8 @@ whether there was something is known where the node tells of it.
 from __future__ import annotations
 
 from collections import namedtuple
-from datetime import datetime
 
-from iostats.base.units import duration_text
+from iostats.base.units import duration_text, moment_text
 from iostats.events.kinds import INFO
 from iostats.lustre.kernel_log import CONNECTION_LOST
 from iostats.report.text_table import table
@@ -178,10 +177,7 @@ def _how_long(group: Sequence[JobEvent]) -> str:
 
 def _local(seconds: float | None) -> str:
     """2026-11-22 12:03:11; "" for a moment that is not known, or cannot be."""
-    try:
-        return "" if seconds is None else f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):                # some clock said so
-        return ""
+    return moment_text(seconds, unknown="")
 
 
 def count_of(record: Record) -> int | None:

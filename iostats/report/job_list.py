@@ -10,10 +10,8 @@ Unknown is "-", a lower bound begins with ">=".
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from iostats.base.errors import one_line
-from iostats.base.units import between_text
+from iostats.base.units import between_text, moment_text
 from iostats.report import listing
 from iostats.report.job_fields import TABLE
 from iostats.report.job_summary import BY_NODE, EXPORTS, NODES, OF_PROGRAMS, SERVERS
@@ -116,10 +114,7 @@ def _is_seen(row: dict[str, Any]) -> bool:
 
 
 def _time_text(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
-    except (ValueError, OverflowError, OSError):           # some node's clock said so
-        return f"{seconds:.0f}"
+    return moment_text(seconds, "%Y-%m-%dT%H:%M:%S", f"{seconds:.0f}")
 
 
 def _duration_text(seconds: float) -> str:

@@ -9,10 +9,8 @@ is one row here.  Unknown is "-".
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from iostats.base.errors import one_line
-from iostats.base.units import duration_text
+from iostats.base.units import duration_text, moment_text
 from iostats.load.columns import wrapped
 from iostats.report.listing import Field, FieldTable
 
@@ -38,6 +36,7 @@ TABLE = FieldTable(FIELDS, "iostats nodes --down")
 SORTED_BY = ("node", "file_system", "since", "state")
 # What a narrow terminal can do without, the first one first.
 DISPENSABLE = ("since", "state")
+_TIME = "%Y-%m-%dT%H:%M:%S"
 _MOST_NAMED = 5
 
 
@@ -81,7 +80,7 @@ def exact_cell(row: dict[str, Any], field: Field) -> str:
     if field.kind == "names":
         return one_line(",".join(value))
     if field.kind == "time":
-        return datetime.fromtimestamp(value).strftime("%Y-%m-%dT%H:%M:%S")
+        return moment_text(value, _TIME)
     if field.kind == "duration":
         return duration_text(value)
     return one_line(value)
@@ -90,7 +89,7 @@ def exact_cell(row: dict[str, Any], field: Field) -> str:
 def notes(answer: dict[str, Any], width: int | None) -> Iterator[str]:
     """Lines on what is not in the table: clients without names, targets, agents not heard."""
     for one in answer["unnamed"][:_MOST_NAMED]:
-        at = datetime.fromtimestamp(one["time"]).strftime("%Y-%m-%dT%H:%M:%S")
+        at = moment_text(one["time"], _TIME)
         yield from _note(f"{one['told_by']} evicted {one['count']:,} more clients from "
                          f"{one['target'] or one['file_system'] or 'its targets'} at {at} without "
                          f"naming them", width)
@@ -104,7 +103,7 @@ def notes(answer: dict[str, Any], width: int | None) -> Iterator[str]:
                          width)
     for server in answer["servers"]:
         if server["late"]:
-            at = datetime.fromtimestamp(server["heard"]).strftime("%Y-%m-%dT%H:%M:%S")
+            at = moment_text(server["heard"], _TIME)
             yield from _note(f"the agent of {server['node']} was not heard since {at}: what it "
                              f"would tell is missing", width)
         if server["health"] not in ("", "healthy"):

@@ -4,9 +4,14 @@ What the storage servers counted for a job, and for its nodes: beside what these
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from iostats.base.units import bytes_text, duration_text, range_text, zone_form
+from iostats.base.units import (
+    DATE_TIME,
+    bytes_text,
+    duration_text,
+    moment_text,
+    range_text,
+    zone_form,
+)
 from iostats.lustre.metrics import is_operation, operations_in
 from iostats.report.blocks import FILE_SYSTEM
 from iostats.report.job_numbers import APPLICATION, BY_NODE, NETWORK, SERVERS, sides_of
@@ -102,10 +107,7 @@ def _span(began: float, ended: float) -> str:
 
 
 def _moment(seconds: float, zone: str = "") -> str:
-    try:
-        return datetime.fromtimestamp(seconds).astimezone().strftime(f"%Y-%m-%d %H:%M:%S{zone}")
-    except (ValueError, OverflowError, OSError):           # some clock said so
-        return f"{seconds:.0f}"
+    return moment_text(seconds, DATE_TIME + zone, f"{seconds:.0f}")
 
 
 def mean_rates(record: Record, harvested: list[ServersFileSystem], units: str) -> list[str]:

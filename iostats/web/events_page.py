@@ -10,11 +10,12 @@ from markupsafe import Markup
 
 from iostats.base.errors import UsageError, one_line
 from iostats.base.job_id import checked_batch_job
+from iostats.base.units import moment_text
 from iostats.events.event import from_json, what_in_words
 from iostats.events.kinds import KINDS, SEVERITIES, severity_of
 from iostats.web.asking import form_checked
 from iostats.web.cells import Heading, linked, named, rows
-from iostats.web.layout import heads, moment_text
+from iostats.web.layout import heads
 from iostats.web.nodes_page import node_names
 from iostats.web.query import address, segment
 

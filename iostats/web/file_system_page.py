@@ -9,14 +9,14 @@ import time
 from markupsafe import Markup
 
 from iostats.base.errors import UsageError, one_line
-from iostats.base.units import zone_form
+from iostats.base.units import DATE_TIME, moment_text, zone_form
 from iostats.load.time_lines import has_lower_bounds, length_of, line_of, rates
 from iostats.report.charts import as_table, svg
 from iostats.report.charts.chart import Chart, Curve, Panel, TimeAxis
 from iostats.report.job_charts import latency_panel
 from iostats.web import now_page
 from iostats.web.asking import PageError, form_checked
-from iostats.web.layout import moment_text, span_text
+from iostats.web.layout import span_text
 from iostats.web.query import PageQuery, address, segment
 
 TYPE_CHECKING = False
@@ -151,4 +151,5 @@ def figure_of(title: str, line: Line | None, ident: str, until: float) -> dict[s
 def _moments(line: Line, rows: int, count: int) -> Sequence[str]:
     each = max(1, -(-count // as_table.MOST_ROWS))
     zone = zone_form(line.began, line.began + count * line.every_s)
-    return [moment_text(line.began + place * each * line.every_s, zone) for place in range(rows)]
+    return [moment_text(line.began + place * each * line.every_s, DATE_TIME + zone)
+            for place in range(rows)]

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-from iostats.base.units import bytes_text
+from iostats.base.units import bytes_text, moment_text
 from iostats.report import job_fields, job_list
 from iostats.report.job_summary import EXPORTS, NODES
 from iostats.report.listing import NumberForm
 from iostats.web.cells import class_of, cut_text, linked, named
-from iostats.web.layout import moment_text
 from iostats.web.query import address, segment
 
 TYPE_CHECKING = False

@@ -8,6 +8,7 @@ import time
 
 from iostats.base.errors import one_line
 from iostats.base.job_id import checked_job_id
+from iostats.base.units import moment_text
 from iostats.load.time_lines import history_of
 from iostats.report.advice import findings
 from iostats.report.html import page
@@ -18,7 +19,7 @@ from iostats.report.why.causes import causes_of
 from iostats.totals.record import Record
 from iostats.web import jobs_page
 from iostats.web.asking import PageError, form_checked
-from iostats.web.layout import heads, moment_text
+from iostats.web.layout import heads
 from iostats.web.query import address, segment
 
 TYPE_CHECKING = False

@@ -9,13 +9,14 @@ import time
 
 from iostats.base.errors import UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
+from iostats.base.units import moment_text
 from iostats.report import job_fields
 from iostats.report.listing import NUMBERS
 from iostats.site.job_index import MOST_JOBS, MOST_NAMES, MOST_ROWS
 from iostats.web.asking import form_checked
 from iostats.web.cells import Heading
 from iostats.web.job_cells import job_rows
-from iostats.web.layout import heads, moment_text
+from iostats.web.layout import heads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections import namedtuple
 
 import jinja2
 
-from iostats.base.units import zone_form
+from iostats.base.units import DATE_TIME, moment_text, zone_form
 from iostats.report.html import markup
 from iostats.web import cells
 
@@ -108,19 +108,10 @@ def _static_files() -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def moment_text(seconds: float | None, zone: str = "") -> str:
-    """2026-11-22 12:03:11, local; "-" for none.  `zone`: of units.zone_form()."""
-    try:
-        return "-" if seconds is None else time.strftime(f"%Y-%m-%d %H:%M:%S{zone}",
-                                                         time.localtime(seconds))
-    except (ValueError, OverflowError, OSError):                # some clock said so
-        return "-"
-
-
 def span_text(since: float, until: float) -> str:
     """2026-11-22 12:03:11 to 2026-11-22 13:07:23"""
     zone = zone_form(since, until)
-    return f"{moment_text(since, zone)} to {moment_text(until, zone)}"
+    return " to ".join(moment_text(one, DATE_TIME + zone) for one in (since, until))
 
 
 def heads(headings: Sequence[cells.Heading]) -> list[dict[str, Any]]:

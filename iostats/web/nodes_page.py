@@ -10,11 +10,12 @@ from markupsafe import Markup
 
 from iostats.base.errors import UsageError
 from iostats.base.node_list import expanded
+from iostats.base.units import moment_text
 from iostats.report import node_fields, node_list, nodes_down
 from iostats.report.listing import NUMBERS, NumberForm
 from iostats.web.asking import PageError, form_checked
 from iostats.web.cells import Heading, cut_text, linked, named, rows
-from iostats.web.layout import heads, moment_text, span_text
+from iostats.web.layout import heads, span_text
 from iostats.web.query import address
 
 TYPE_CHECKING = False

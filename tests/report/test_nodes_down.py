@@ -45,6 +45,18 @@ def test_a_clock_that_is_behind_gives_no_time_below_zero():
     assert [0.0] == [row["down_s"] for row in rows_of(answer(lost(since=NOW + 7)))]
 
 
+def test_a_moment_that_no_calendar_has_hides_no_other_line():
+    """10**12 s are the year 33658, which some machine's clock may say."""
+    [row] = rows_of(answer(lost(since=1e12)))
+    assert "-" == exact_cell(row, TABLE.field_of("Since", ""))
+    late = {**server(late=True), "heard": 1e12}
+    unnamed = {"told_by": "oss1", "count": 23, "target": "", "file_system": "scratch", "time": 1e12}
+    assert [
+        "note: oss1 evicted 23 more clients from scratch at - without naming them",
+        "note: the agent of oss1 was not heard since -: what it would tell is missing",
+    ] == list(notes(answer(servers=[late], unnamed=[unnamed]), None))
+
+
 @pytest.mark.usefixtures("utc")
 def test_a_table():
     rows = rows_of(answer(lost(), lost(node="a\x1bb", target="", nids=[])))
