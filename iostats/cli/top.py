@@ -202,6 +202,7 @@ class SiteLoad:
     """The site's server, which answers each question anew."""
 
     origin = ""
+    lacks: tuple[str, ...] = ()         # levels that cannot be asked for
 
     def __init__(self, config: site.Config, every_s: float) -> None:
         self._config, self.every_s = config, every_s

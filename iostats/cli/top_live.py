@@ -17,13 +17,13 @@ import time
 import tty
 
 from iostats.base.errors import DONE, IostatsError, one_line
+from iostats.base.text import cut
 from iostats.load import levels, table
 from iostats.load.amounts import LATENCY
-from iostats.base.text import cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from types import FrameType
     from typing import Any
 
@@ -210,12 +210,8 @@ class LiveTable:
         self._ask = self._ask._replace(show=show, sort=sort)
 
     def _choose(self, by: str) -> None:
-        if by in self._source_lacks():
-            return
-        self._ask = self._ask._replace(by=by)
-
-    def _source_lacks(self) -> Sequence[str]:
-        return getattr(self._source, "lacks", ())
+        if by not in self._source.lacks:
+            self._ask = self._ask._replace(by=by)
 
     def _type(self, key: str, typed: str) -> None:
         if key in "\r\n":
