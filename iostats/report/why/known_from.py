@@ -104,8 +104,9 @@ def _without_lines(record: Record, history: JobHistory, time: TimeInLustre) -> l
                              f"server tells of it; {percent_text(spent_s / whole_s)} of its time "
                              f"in Lustre was there")
         elif known < MOSTLY * sum(moved.values()):
-            found.append(f"whether an OST of {fs.label} was busy is known of those with "
-                         f"{percent_text(known / sum(moved.values()))} of its bytes only")
+            found.append(f"whether an OST of {fs.label} was busy is known of " + (
+                f"those with {percent_text(known / sum(moved.values()))} of its bytes only"
+                if known else "none that it used"))
     return found
 
 
