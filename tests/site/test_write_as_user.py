@@ -290,7 +290,11 @@ def test_a_process_that_was_killed_costs_only_what_it_was_writing(directory):
     async def kill(writer):
         slow = asyncio.ensure_future(writer.append("nobody", str(directory / "slow.out"), "x"))
         await writer.append("nobody", str(path), "first\n")
+        children = Path(f"/proc/{writer.pid}/task/{writer.pid}/children")
+        [stopped] = until(lambda: [int(one) for one in children.read_text().split() if
+                                   " T " in Path(f"/proc/{one}/stat").read_text()], what="it")
         os.kill(writer.pid, signal.SIGKILL)
+        os.kill(stopped, signal.SIGKILL)                # else it is there for ever
         with pytest.raises(WriteError, match="the process that writes as users has ended"):
             await slow
         await writer.append("nobody", str(path), "second\n")
