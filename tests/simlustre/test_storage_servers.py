@@ -649,7 +649,6 @@ def test_what_becomes_of_a_client_reaches_the_sites_server(site, tmp_path):
         desk.configure(harvest_interval=1, harvest_cpu_percent=100,
                        clients_names=desk.directory / "names")
         desk.site()
-        began = time.time()
         for server in ("oss1", "mds1"):
             config = desk.directory / f"{server}.cfg"
             config.write_text(desk.text({**desk.choices,
@@ -660,15 +659,13 @@ def test_what_becomes_of_a_client_reaches_the_sites_server(site, tmp_path):
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
         def known():
-            """{node: (bytes written, is it a lower bound)} since the first whole sweep."""
-            if not desk.answer(level="f"):
-                return {}
+            """{node: (bytes written, is it a lower bound)} since a time after the first sweeps."""
             done = desk.iostats("nodes", "-S", f"uts{known.since}", "--json")
             return {row["node"]: (row["write_bytes"], row["lower_bound"])
                     for row in json.loads(done.out)["nodes"]} if done.status == 0 else {}
-        known.since = int(began) + 4
-        until(lambda: time.time() > known.since + 1 and desk.answer(level="f"),
-              what="some sweeps")
+        desk.wait_for_sweeps(1)
+        known.since = int(time.time()) + 1
+        until(lambda: desk.answer(level="e")["at"] > known.since, what="a sweep after that")
         do(site.node1, WRITES.format(name=name, size=23))
         until(lambda: known().get("node1") == (23, False), what=lambda: f"23 bytes, not {known()}")
         ctl(site, "oss1", "evict", NODE1)
