@@ -146,7 +146,8 @@ class Producers:
     # What the network says of them.
 
     def connected(self, name: str) -> None:
-        self.all[name].state = "CONNECTED"
+        if self.all[name].state != "STOPPED":       # meanwhile
+            self.all[name].state = "CONNECTED"
 
     def lost(self, name: str) -> None:
         """Its connection is gone, or could not be made; the next one is tried in time."""
@@ -159,6 +160,8 @@ class Producers:
     def took(self, name: str, directory) -> None:
         """The directory of a connected producer, as it is now."""
         producer = self.all[name]
+        if producer.state == "STOPPED":             # while it was asked for
+            return
         shown = {one.instance: one for one in directory}
         for instance in [each for each in producer.sets if each not in shown]:
             del producer.sets[instance]

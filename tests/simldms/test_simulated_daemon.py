@@ -113,3 +113,19 @@ def test_a_cluster_through_whatever_happens_collects_what_is_there(acts):
                for instance, counts in cluster.collected(cluster.now_s - 2.0).items()
                for aggregator, count in counts.items() if count}
     assert running == updated
+
+
+def test_what_was_on_its_way_from_a_producer_that_is_stopped_by_now_is_nothing():
+    """A connection, and a directory, as prdcr_stop has it: its sets are gone."""
+    daemon = Daemon("agg-1", VERSIONS[0], clock=lambda: 1_000_023.0)
+    for line in ("prdcr_add name=a host=a port=9 xprt=sock type=active reconnect=1s",
+                 "prdcr_start name=a", "prdcr_stop name=a"):
+        assert 0 == daemon.handle(parsed(line)).errno
+    node = Daemon("a", VERSIONS[0], clock=lambda: 1_000_023.0)
+    for line in ("load name=meminfo", "config name=meminfo producer=a instance=a/meminfo"):
+        assert 0 == node.handle(parsed(line)).errno
+    daemon.producers.connected("a")
+    daemon.producers.took("a", node.directory())
+
+    [producer] = answers.producers(daemon.handle(Statement("prdcr_status", ())).text).values()
+    assert ("STOPPED", ()) == (producer.state, producer.sets)
