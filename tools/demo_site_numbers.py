@@ -68,9 +68,12 @@ class Checks:
             self.wrong.append(f"{what}: expected {expected}, got {found}")
 
     def close(self, what, expected, found):
-        """Within 3 %: the seconds between two readings are never quite whole."""
+        """
+        Within 10 %: a rate is of the time between two readings of a target, and on a busy machine
+        these are some tenths of a second apart from the sweep's own 4 s.
+        """
         self.count += 1
-        if abs(found - expected) > 0.03 * max(expected, 1):
+        if abs(found - expected) > 0.1 * max(expected, 1):
             self.wrong.append(f"{what}: expected about {expected:.0f}, got {found:.0f}")
 
 
