@@ -53,8 +53,8 @@ def test_a_role_imports_nothing_that_its_packages_lack(role):
 
         def modules(*extras):
             names = {re.match(r"[\\w-]+", text)[0] for text in install.requirements(extras)}
-            return {{"PyYAML": "yaml", "Jinja2": "jinja2"}.get(name, name.replace("-", "_"))
-                    for name in names}
+            named = {"PyYAML": "yaml", "Jinja2": "jinja2", "markdown-it-py": "markdown_it"}
+            return {named.get(name, name.replace("-", "_")) for name in names}
 
         class Lacking:
             def find_spec(self, name, path=None, target=None):

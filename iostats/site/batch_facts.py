@@ -1,5 +1,5 @@
 """
-What the batch system says of a job, in its record.
+What the batch system says of a job, in its record, and whether it says it of that job.
 """
 
 from __future__ import annotations
@@ -47,3 +47,14 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def are_of(facts: Facts, key: Key, about: AboutJob) -> bool:
+    """False for facts of another job with the same number: of another cluster or user."""
+    return (same_or_unknown(key.cluster, facts.cluster)
+            and same_or_unknown(about.user, facts.user))
+
+
+def same_or_unknown(one: str, other: str) -> bool:
+    """Whether two names may be of one thing: "" is one that is not known."""
+    return not one or not other or one == other

@@ -30,7 +30,7 @@ from iostats.report.job_summary import summary_of
 from iostats.schedulers import commands as scheduler_commands
 from iostats.server.job_server import totals_options
 from iostats.site import harvested_job, open_jobs
-from iostats.site.batch_facts import with_facts
+from iostats.site.batch_facts import are_of, same_or_unknown, with_facts
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
 from iostats.site.run_store import RunStore
 from iostats.site.store import Key, damage_reported
@@ -315,7 +315,7 @@ class Records:
                 log.exception("internal error; please report: no facts from %s", name)
                 continue
             found.update((key, facts[key.job]) for key in some if key.job in facts
-                         and _are_of(facts[key.job], key, abouts[key]))
+                         and are_of(facts[key.job], key, abouts[key]))
             others.update((Key(name, job, 0), one) for job, one in facts.items())
         return found, others
 
@@ -358,7 +358,7 @@ class Records:
         known_at = self._store.outcome_known_at(Key(key.cluster, other.job, other.attempt))
         if known_at is not None and known_at <= began:
             return True
-        if facts is None or not _same_or_unknown(key.cluster, facts.cluster):
+        if facts is None or not same_or_unknown(key.cluster, facts.cluster):
             return False
         since = other.since - one.clock_ahead_s - _CLOCKS_DIFFER_S
         if facts.state == ENDED:                             # its times are whole seconds
@@ -398,13 +398,3 @@ def _tells_late(scheduler: str) -> bool:
         return getattr(schedulers.named(scheduler), "FACTS_COME_LATE", False)
     except UsageError:
         return False
-
-
-def _are_of(facts: Facts, key: Key, about: AboutJob) -> bool:
-    """False for facts of another job with the same number: of another cluster or user."""
-    return (_same_or_unknown(key.cluster, facts.cluster)
-            and _same_or_unknown(about.user, facts.user))
-
-
-def _same_or_unknown(one: str, other: str) -> bool:
-    return not one or not other or one == other
