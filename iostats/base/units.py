@@ -4,7 +4,7 @@ Numbers for people: bytes, counts and durations as text.
 
 from __future__ import annotations
 
-DATE_TIME = "%Y-%m-%d %H:%M:%S"
+DATE_TIME, ISO_TIME = "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S"
 _STEP = {"binary": 1024, "decimal": 1000}
 _NAMES = {
     "binary": ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"),
@@ -204,8 +204,7 @@ def duration_in_words(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
-def moment_text(seconds: float | None, form: str = DATE_TIME,
-                unknown: str = "-") -> str:
+def moment_text(seconds: float | None, form: str = DATE_TIME, unknown: str = "-") -> str:
     """
     Seconds since 1970 as local time; `unknown` for None, and for what no calendar has, as some
     machine's clock may say.
@@ -213,10 +212,13 @@ def moment_text(seconds: float | None, form: str = DATE_TIME,
     >>> moment_text(None), moment_text(1e12, unknown="?")
     ('-', '?')
     """
+    if seconds is None:
+        return unknown
     from datetime import datetime  # nodes write no moments
     try:
-        return unknown if seconds is None else datetime.fromtimestamp(
-            seconds).astimezone().strftime(form)
+        there = datetime.fromtimestamp(seconds)
+        # A list has 10,000: a zone, which few want, takes longer than all else.
+        return (there.astimezone() if "%Z" in form else there).strftime(form)
     except (ValueError, OverflowError, OSError):
         return unknown
 

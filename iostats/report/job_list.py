@@ -11,7 +11,7 @@ Unknown is "-", a lower bound begins with ">=".
 from __future__ import annotations
 
 from iostats.base.errors import one_line
-from iostats.base.units import between_text, moment_text
+from iostats.base.units import ISO_TIME, between_text, moment_text
 from iostats.report import listing
 from iostats.report.job_fields import TABLE
 from iostats.report.job_summary import BY_NODE, EXPORTS, NODES, OF_PROGRAMS, SERVERS
@@ -114,7 +114,7 @@ def _is_seen(row: dict[str, Any]) -> bool:
 
 
 def _time_text(seconds: float) -> str:
-    return moment_text(seconds, "%Y-%m-%dT%H:%M:%S", f"{seconds:.0f}")
+    return moment_text(seconds, ISO_TIME, f"{seconds:.0f}")
 
 
 def _duration_text(seconds: float) -> str:

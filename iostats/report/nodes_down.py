@@ -10,7 +10,7 @@ is one row here.  Unknown is "-".
 from __future__ import annotations
 
 from iostats.base.errors import one_line
-from iostats.base.units import duration_text, moment_text
+from iostats.base.units import ISO_TIME, duration_text, moment_text
 from iostats.load.columns import wrapped
 from iostats.report.listing import Field, FieldTable
 
@@ -36,7 +36,6 @@ TABLE = FieldTable(FIELDS, "iostats nodes --down")
 SORTED_BY = ("node", "file_system", "since", "state")
 # What a narrow terminal can do without, the first one first.
 DISPENSABLE = ("since", "state")
-_TIME = "%Y-%m-%dT%H:%M:%S"
 _MOST_NAMED = 5
 
 
@@ -80,7 +79,7 @@ def exact_cell(row: dict[str, Any], field: Field) -> str:
     if field.kind == "names":
         return one_line(",".join(value))
     if field.kind == "time":
-        return moment_text(value, _TIME)
+        return moment_text(value, ISO_TIME)
     if field.kind == "duration":
         return duration_text(value)
     return one_line(value)
@@ -89,7 +88,7 @@ def exact_cell(row: dict[str, Any], field: Field) -> str:
 def notes(answer: dict[str, Any], width: int | None) -> Iterator[str]:
     """Lines on what is not in the table: clients without names, targets, agents not heard."""
     for one in answer["unnamed"][:_MOST_NAMED]:
-        at = moment_text(one["time"], _TIME)
+        at = moment_text(one["time"], ISO_TIME)
         yield from _note(f"{one['told_by']} evicted {one['count']:,} more clients from "
                          f"{one['target'] or one['file_system'] or 'its targets'} at {at} without "
                          f"naming them", width)
@@ -103,7 +102,7 @@ def notes(answer: dict[str, Any], width: int | None) -> Iterator[str]:
                          width)
     for server in answer["servers"]:
         if server["late"]:
-            at = moment_text(server["heard"], _TIME)
+            at = moment_text(server["heard"], ISO_TIME)
             yield from _note(f"the agent of {server['node']} was not heard since {at}: what it "
                              f"would tell is missing", width)
         if server["health"] not in ("", "healthy"):
