@@ -48,28 +48,26 @@ def docs(visit: Visit) -> PageAnswer:
     base, name = f"{visit.base}/docs", visit.rest
     if not name:
         return visit.page("docs.html", "Documents", "docs", documents=[
-            (f"{base}/{one}", _heading(_tokens(one))) for one in names()])
+            (f"{base}/{one}", _title(one)) for one in names()])
     if name not in names():             # so no path is ever looked up
         raise PageError(404, "there is no such document")
-    heading, text = _page_of(name, base)
-    return visit.page("document.html", heading, "docs", text=text)
+    return visit.page("document.html", _title(name), "docs", text=_html(name, base))
 
 
 @lru_cache(maxsize=50)
-def _page_of(name: str, base: str) -> tuple[str, Markup]:
-    """(heading, all of it as HTML)"""
-    tokens = [*_with_links(_tokens(name), base)]
-    return _heading(tokens), Markup(_parser().renderer.render(tokens, _parser().options, {}))
-
-
-def _heading(tokens: list[Token]) -> str:
-    """Of a whole document."""
-    return "".join(part.content for part in tokens[1].children or ())
-
-
-def _tokens(name: str) -> list[Token]:
+def _title(name: str) -> str:
+    """The heading of a document, its first line; no more of it is read."""
     with open(os.path.join(_DIRECTORY, f"{name}.md"), encoding="utf-8") as file:
-        return _parser().parse(file.read())
+        heading = _parser().parse(file.readline())[1]
+    return "".join(part.content for part in heading.children or ())
+
+
+@lru_cache(maxsize=50)
+def _html(name: str, base: str) -> Markup:
+    """All of a document."""
+    with open(os.path.join(_DIRECTORY, f"{name}.md"), encoding="utf-8") as file:
+        tokens = [*_with_links(_parser().parse(file.read()), base)]
+    return Markup(_parser().renderer.render(tokens, _parser().options, {}))
 
 
 @lru_cache(maxsize=1)
