@@ -26,7 +26,7 @@ RETRY_S = 0.02
 SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 # What --ctl tells a storage server.
 COMMANDS = {
-    "stop": "stop TARGET: nobody has it, so its clients wait",
+    "stop": "stop TARGET: it is on no server, so its clients wait",
     "start": "start TARGET: its counters begin anew, its clients connect again",
     "restart": "restart [TARGET]: both; without a target, all of this storage server",
     "failover": "failover TARGET SERVER: stopped here, started there",

@@ -248,7 +248,7 @@ def _hooks(config: Config) -> list[Check]:
     names = os.listdir(directory)
     waiting = [one for one in names if one.endswith(".delta")]
     refused = sum(one.endswith(".refused") for one in names)
-    text = f"{directory}: {delivery.wait(len(waiting))}" + (
+    text = f"{directory}: {delivery.waiting_text(len(waiting))}" + (
         f", {refused} {'was' if refused == 1 else 'were'} refused and put aside (*.refused)"
         if refused else "")
     return [Check(NOTE if waiting or refused else OK, name, text,

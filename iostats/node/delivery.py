@@ -60,7 +60,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     try:
         site = SiteConnection(config, say, until - time.monotonic())
     except IostatsError as error:
-        say(f"{error}; {wait(len(waiting))} in {directory}")
+        say(f"{error}; {waiting_text(len(waiting))} in {directory}")
         return len(waiting)
     for number, path in enumerate(waiting + again):
         still = max(0, len(waiting) - number) + left_here
@@ -98,7 +98,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
                 lost += {path}.difference(again)
                 continue
             if still:
-                say(f"{error}; {wait(still)} in {directory}")
+                say(f"{error}; {waiting_text(still)} in {directory}")
             if code != _ITS_OWN:
                 return still
             left_here += path not in again      # those behind it need not wait for it
@@ -183,9 +183,9 @@ def _by_age(directory: str, ending: str) -> list[tuple[float, str]]:
     return sorted(found)
 
 
-def wait(number: int) -> str:
+def waiting_text(number: int) -> str:
     """
-    >>> wait(0), wait(1), wait(23)
+    >>> waiting_text(0), waiting_text(1), waiting_text(23)
     ('no reports wait', '1 report waits', '23 reports wait')
     """
     return "1 report waits" if number == 1 else f"{number or 'no'} reports wait"

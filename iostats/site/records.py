@@ -280,8 +280,7 @@ class Records:
             clusters = ", ".join(sorted({one.cluster for one in namesakes}))
             note = (f"what the storage servers counted is left out: there was a job {key.job} of "
                     f"cluster {clusters} at the same time, and Lustre counts both under one id")
-            return record.replaced(harvest=None, notes=[*record.notes, note] if note not in
-                                   record.notes else record.notes)
+            return record.replaced(harvest=None, notes=list(dict.fromkeys([*record.notes, note])))
         found = harvested_job.as_record(counted, node_sets.folded)
         return record.replaced(
             harvest=client_vs_server.compared(record, found, self._harvest.targets))

@@ -16,10 +16,10 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
-import time
 from processes import (
     AFTER,
     BEFORE,

@@ -255,16 +255,19 @@ def test_an_aggregator_that_another_secret_guards_keeps_its_producers(tmp_path):
     run("4.5.3", tmp_path, story)
 
 
+def failing(fails, desk):
+    """Connection.open; to agg-2 it fails with fails[0] where there is one."""
+    async def connect(host, port, *others, **options):
+        if fails and port == desk.ports["agg-2"]:
+            raise fails[0](f"{host}:{port}", "no connection")
+        return await Connection.open(host, port, *others, **options)
+    return connect
+
+
 def test_a_hung_one_whose_host_goes_is_left_above_until_its_process_is_known_to_be_dead(tmp_path):
     async def story(desk):
         fails = []
-
-        async def connect(host, port, *others, **options):
-            if fails and port == desk.ports["agg-2"]:
-                raise fails[0](f"{host}:{port}", "no connection")
-            return await Connection.open(host, port, *others, **options)
-
-        async with cared_for(desk, connect=connect) as service:
+        async with cared_for(desk, connect=failing(fails, desk)) as service:
             def is_stopped():
                 return not service.fleet.daemons["top-1"].observed.producers["agg-2"].is_started
 
@@ -292,13 +295,7 @@ def test_a_hung_one_whose_host_goes_is_left_above_until_its_process_is_known_to_
 def test_a_host_that_was_away_is_no_restart_of_its_daemon(error, restarts, tmp_path):
     async def story(desk):
         fails = []
-
-        async def connect(host, port, *others, **options):
-            if fails and port == desk.ports["agg-2"]:
-                raise fails[0](f"{host}:{port}", "no connection")
-            return await Connection.open(host, port, *others, **options)
-
-        async with cared_for(desk, connect=connect) as service:
+        async with cared_for(desk, connect=failing(fails, desk)) as service:
             service.describe(of(desk), 1)
             await once(desk, service, ["agg-1", "agg-2"])
             fails.append(error)

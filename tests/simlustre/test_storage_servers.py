@@ -578,7 +578,7 @@ IMPOSSIBLE = {
     ("evict", "10.9.9.9@tcp"): "10.9.9.9@tcp: not connected to scratch-OST0000, scratch-OST0001",
     ("failover", "scratch-OST0000", "oss7"): "no storage server 'oss7' answers",
     ("start", "scratch-OST0000"): "scratch-OST0000: was not stopped on oss1",
-    ("stop",): "stop: expected stop TARGET: nobody has it, so its clients wait",
+    ("stop",): "stop: expected stop TARGET: it is on no server, so its clients wait",
     ("dance",): "no command 'dance'; there are: stop, start, restart, failover, evict, health"}
 
 

@@ -229,7 +229,7 @@ def of_aggregator(description: Description, group: AggregatorGroup, daemon: Ldms
         frozenset(silent), () if split is None else tuple(sorted(split.mine.items())), updaters,
         tuple(_policy(store, description.plugins[store.plugin], dialect) for store in stores),
         shared.subscriptions,
-        # Whoever had the group when it was balanced by sets.
+        # Left by another owner, when the group was balanced by sets.
         frozenset(("updater", _shared_name(each)) for each in group.updaters
                   if group.balance != "sets"))
 
