@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque, namedtuple
 
-from iostats.events.event import has_grown, latest
+from iostats.events.event import merge_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ class KeptEvents:
     def _put(self, event: Event, tick: int) -> CollectedEvent | None:
         before, told = self._by_id.get(event.id), 0
         if before is not None:
-            event = latest(before.event, event)
-            if not has_grown(before.event, event):
+            event = merge_copy(before.event, event)
+            if event is before.event:
                 return None
             told = before.event.count
             self._take_out(before)

@@ -146,20 +146,21 @@ def latest(a: Event, b: Event) -> Event:
         count=max(a.count, b.count), skipped=max(a.skipped, b.skipped))
 
 
-def has_grown(before: Event, after: Event) -> bool:
+def merge_copy(known: Event | None, copy: Event) -> Event:
     """
-    Whether `after`, which latest() made of `before` and another copy, says more.
+    The event after one more copy of it; `known` itself where the copy adds nothing.
 
-    A line of the log that is read once more, after a kill, is timed once more: moments that differ
-    by less than the clocks may are no news.
+    A line of the log that is read again, after a kill, gets another time: times that differ by less
+    than SAME_MOMENT_S add nothing.
     """
-    if before[4:] != after[4:] or before.id != after.id:
-        return True
-    if (before.over is None) != (after.over is None):
-        return True
-    return any(abs(a - b) >= SAME_MOMENT_S for a, b in (
-        (before.time, after.time), (before.last, after.last),
-        (before.over or 0.0, after.over or 0.0)))
+    if known is None:
+        return copy
+    merged = latest(known, copy)
+    changed = known[4:] != merged[4:] or (known.over is None) != (merged.over is None) or any(
+        abs(a - b) >= SAME_MOMENT_S for a, b in (
+            (known.time, merged.time), (known.last, merged.last),
+            (known.over or 0.0, merged.over or 0.0)))
+    return merged if changed else known
 
 
 def _knows(event: Event) -> tuple[object, ...]:

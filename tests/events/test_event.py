@@ -15,10 +15,10 @@ from iostats.events.event import (
     as_json,
     event_id,
     from_json,
-    has_grown,
     in_words,
     latest,
     made,
+    merge_copy,
     what_in_words,
 )
 from iostats.events.kinds import CAUSES, KINDS, SEVERITIES
@@ -132,13 +132,31 @@ def test_two_copies_in_any_order_are_one(one, other):
     assert both.count == max(one.count, other.count)
 
 
-@pytest.mark.parametrize("members, is_news", [
+@pytest.mark.parametrize("members, is_change", [
     ({"time": 1_795_333_378.5}, False), ({"last": 1_795_333_380.7}, False),
     ({"time": 1_795_333_376.0}, True), ({"last": 1_795_333_382.0}, True), ({"count": 41}, True),
+    ({"count": 23}, False), ({"last": 1_795_333_380.7, "count": 41}, True),
     ({"over": 1_795_333_379.5}, True), ({"clients": (NID, "10.9.0.12@o2ib2")}, True)])
-def test_a_line_that_is_timed_once_more_is_no_news(members, is_news):
-    after = latest(EVICTED, EVICTED._replace(**members))
-    assert is_news is has_grown(EVICTED, after)
+def test_a_copy_that_is_only_timed_again_is_no_change(members, is_change):
+    copy = EVICTED._replace(**members)
+    found = merge_copy(EVICTED, copy)
+    assert (found is not EVICTED) is is_change
+    assert found == (latest(EVICTED, copy) if is_change else EVICTED)
+
+
+def test_an_end_that_is_timed_again_is_no_change():
+    """And a copy without the end takes it from none."""
+    over = EVICTED._replace(over=1_795_333_422.0)
+    assert over is merge_copy(over, EVICTED)
+    assert over is merge_copy(over, over._replace(over=1_795_333_423.5))
+    assert 1_795_333_424.0 == merge_copy(over, over._replace(over=1_795_333_424.0)).over
+    assert EVICTED is merge_copy(None, EVICTED)
+
+
+@given(events, events)
+def test_a_copy_that_is_merged_again_is_no_change(one, other):
+    known = merge_copy(one, other)
+    assert known is merge_copy(known, other) and known is merge_copy(known, one)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(

@@ -83,6 +83,17 @@ def test_it_is_no_storage_server_that_should_be_heard(desk):
     assert WHO not in json.dumps(status) and "servers" in status
 
 
+def test_a_copy_without_the_end_is_not_logged_after_it(desk):
+    desk.cfg.write_text("")
+    said, now = [], 1_790_000_000.0
+    telling = Telling(desk.config, WHO, said.append)
+    telling.tell([down(now, over=now + 37)])
+    telling.tell([down(now)])
+    telling.end()
+    [line] = said
+    assert "over after 37 s" in line
+
+
 def test_without_a_site_server_it_is_in_the_log_alone(desk):
     desk.cfg.write_text("")
     said = []

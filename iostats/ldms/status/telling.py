@@ -12,7 +12,7 @@ import threading
 import time
 
 from iostats.base.errors import IostatsError
-from iostats.events.event import as_json, has_grown, in_words
+from iostats.events.event import as_json, in_words, merge_copy
 from iostats.storage.schedule import ServerClock
 from iostats.wire import auth, protocol
 from iostats.wire.messages.events_encoder import METHOD, packed_events
@@ -66,7 +66,8 @@ class Telling:
         with self._changed:
             for event in events:
                 before = self._known.get(event.id)
-                if before is not None and not has_grown(before, event):
+                event = merge_copy(before, event)
+                if event is before:
                     continue
                 self._known[event.id] = event
                 if event.id not in old or before is not None:

@@ -21,7 +21,7 @@ from itertools import islice
 
 import msgspec
 
-from iostats.events.event import Event, has_grown, latest
+from iostats.events.event import Event, merge_copy
 from iostats.site.events.followers import Change
 from iostats.site.events.spans import Spans
 from iostats.site.harvest_store import SweepStore
@@ -151,28 +151,23 @@ class EventStore(SweepStore):
 
     def keep(self, events: Sequence[Event]) -> Kept:
         """Keep up to MOST_AT_ONCE events: new ones, and those that know more than before."""
+        known = self._known([*{_number_of(event.id): None for event in events}])
         batch: dict[int, Event] = {}
         refused = 0
         for event in events:
             id = _number_of(event.id)
-            before = batch.get(id)
+            before = batch.get(id) or known.get(id, (0, None))[1]
             if before is not None and not _is_same(before, event):
                 refused += 1
             else:
-                batch[id] = event if before is None else latest(before, event)
-        known = self._known(list(batch))
+                batch[id] = merge_copy(before, event)
         made, changes = self._store.now(), []
         gone: list[tuple[int]] = []
         rows, ids = [], []
         for id, event in batch.items():
             place, old = known.get(id, (None, None))
-            if old is not None:
-                if not _is_same(old, event):
-                    refused += 1
-                    continue
-                event = latest(old, event)
-                if not has_grown(old, event):
-                    continue
+            if event is old:
+                continue
             if place is not None:
                 gone.append((place,))
             self.last += 1
