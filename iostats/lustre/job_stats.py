@@ -17,8 +17,9 @@ Lustre `job_stats` files of OSTs and MDTs: what each job has done to one target.
 
 It looks like YAML and is not: up to 2.14 a large number has no blank before it (`max:16777216`),
 up to 2.15.1 ids are raw (`kworker/13:2.0`, empty, up to 2.7 even with a newline), and quotes are a
-part of them; since then the kernel puts quotes around ids that need them.  snapshot_time is in
-whole seconds up to 2.14, and in 2.15.0 and 2.15.1 the time since boot, in a line of another form.
+part of them; since then, and in some vendors' releases before, the kernel puts quotes around ids
+that need them (quoted_ids.py).  snapshot_time is in whole seconds up to 2.14, and in 2.15.0 and
+2.15.1 the time since boot, in a line of another form.
 What the file shows decides, never the release.  A counter at zero has a line; it is left out here.
 
 A storage server has tens of thousands of entries, of which few change between two sweeps.  So there
@@ -35,7 +36,7 @@ import re
 from collections import namedtuple
 from itertools import groupby
 
-from iostats.base.errors import JobStatsSyntaxError, one_line
+from iostats.base.errors import JobStatsSyntaxError, NotReadable, one_line
 from iostats.lustre import stats
 from iostats.lustre.stats import Counter
 
@@ -84,8 +85,10 @@ _COUNTER = re.compile(rb"\s*(\w{1,100})\s*:\s*\{([^{}]*)(?:\{[^{}]*\}\s*)?\}\s*"
 _FIELD = re.compile(rb"\s*(\w+)\s*:\s*([^\s:]*)\s*")
 _HEADER = re.compile(rb"\s*(?:job_stats:\s*|\w{1,100} *: *[^\s{}][^{}]*)?")
 _ESCAPED = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+# What the kernel prints without quotes in no release that has them; its letters are Latin-1's.
+_NEEDS_QUOTES = re.compile(rb"[^0-9A-Za-z._@/\xc0-\xd6\xd8-\xf6\xf8-\xff-]")
 _LIKE_AN_ESCAPE = re.compile(rb"\\(?=x(?:[01][0-9a-f]|5c|7f|[89a-f][0-9a-f]))")
-_PARAMETER = re.compile(rb"([A-Za-z][^\s=]*)=")
+_PARAMETER = re.compile(rb"([A-Za-z][^\s=]*)=|([A-Za-z][^\s=]*\.[^\s=]*): ")   # the latter: -y
 
 _COUNTER_FORM = '"<name>: { samples: <n>, unit: <unit> ... }"'
 
@@ -136,33 +139,39 @@ def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest[1:-1] if rest.endswith(b"\n") else rest[1:]
 
 
-def dump(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+def dump(chunks: Iterable[bytes], origin: str = "job_stats") -> Iterator[tuple[str, bytes]]:
     """
-    (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed; (parameter,
-    b"") of a target that has none.
+    (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed, also with -y or
+    -H; (parameter, b"") of a target that has none.
 
     The parameter is as lctl names it, "obdfilter.scratch-OST0000.job_stats", or "" where none
     stands before (`lctl get_param -n`, or a file itself).  Parameters of another form in the same
-    text are passed over.
+    text are passed over.  NotReadable where a target is there twice: its I/O would count twice.
     """
-    for name, lines in groupby(_named_lines(chunks), lambda pair: pair[0]):
+    first: dict[str, int] = {}
+    for (name, number), lines in groupby(_named_lines(chunks), lambda line: line[:2]):
         if not name or name.endswith(".job_stats"):
+            if name and first.setdefault(name, number) != number:
+                raise NotReadable(f"{origin}: expected each target once, got {name} in line "
+                                  f"{first[name]} and in line {number}; put each dump into a file "
+                                  f"of its own")
             piece = None
-            for piece in pieces(line for _, line in lines):
+            for piece in pieces(line for *_, line in lines):
                 yield name, piece
             if name and piece is None:
                 yield name, b""
 
 
-def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> JobEntry:
+def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats",
+          kernel_quotes: bool | None = None) -> JobEntry:
     """
     The JobEntry of one piece.
 
     `boot_ns` is when this machine was booted, ns of the wall clock: 2.15.0 and 2.15.1 print
-    snapshot_time as time since then.  Raises JobStatsSyntaxError, which names `origin`, the job
-    and the line.
+    snapshot_time as time since then.  `kernel_quotes`: QuotedIds.are_kernels of its file.  Raises
+    JobStatsSyntaxError, which names `origin`, the job and the line.
     """
-    job_id, started_ns, seen_ns, at = head_of(piece, boot_ns, origin)
+    job_id, started_ns, seen_ns, at = head_of(piece, boot_ns, origin, kernel_quotes)
     lines = [line for line in piece[at:].split(b"\n") if line not in _at_zero]
     busy = _BUSY.findall(b"\n".join(lines))
     counters: dict[str, Counter] = {}
@@ -190,13 +199,14 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> JobEntry
     return JobEntry(job_id, started_ns, seen_ns, counters)
 
 
-def head_of(piece: bytes, boot_ns: int, origin: str) -> tuple[str, int, int, int]:
+def head_of(piece: bytes, boot_ns: int, origin: str,
+            kernel_quotes: bool | None = None) -> tuple[str, int, int, int]:
     """(id, started_ns, seen_ns, where its counters begin) of one piece, as parse() has them."""
     head = _ID.match(piece)
     times = _TIMES.match(piece, head.end()) if head else None
     if not head or not times or len(piece) > _LONGEST_PIECE:
         raise _not_an_entry(piece, head, origin)
-    job_id = _id_of(head)
+    job_id = _id_of(head, kernel_quotes)
     if b"\0" in head[1]:                        # %s never prints one: it is damaged
         raise JobStatsSyntaxError(origin, "", job_id, "a job id without a NUL")
     if len(job_id) > LONGEST_ID:
@@ -208,10 +218,33 @@ def head_of(piece: bytes, boot_ns: int, origin: str) -> tuple[str, int, int, int
             seen_ns if seen_ns >= stats.FIRST_WALL_CLOCK_NS else seen_ns + boot_ns, times.end())
 
 
-def id_of(piece: bytes) -> bytes | None:
+def id_of(piece: bytes, kernel_quotes: bool | None = None) -> bytes | None:
     """The id of one piece, as parse() has it, in UTF-8; None where it is no entry."""
     head = _ID.match(piece)
-    return _id_of(head).encode() if head and len(piece) <= _LONGEST_PIECE else None
+    return (_id_of(head, kernel_quotes).encode() if head and len(piece) <= _LONGEST_PIECE
+            else None)
+
+
+def begins_in_quotes(piece: bytes) -> bool:
+    """True for an entry whose id begins with a quote."""
+    return piece.startswith(b'"', len(_KEY) + 10)           # the kernel pads the key
+
+
+def quotes_of(piece: bytes) -> bool | None:
+    """
+    What the id of one piece shows of the quotes in its file: True: they can be the kernel's; False:
+    they are not, or its time shows it without; None: nothing.
+    """
+    head = _ID.match(piece)
+    if head is None:
+        return None
+    if _has_quoting_time(head):
+        return False
+    if not _NEEDS_QUOTES.search(head[1]):
+        return None
+    if _unquoted(head[1]) is None:
+        return False
+    return True if _NEEDS_QUOTES.search(head[1][1:-1]) else None       # not all quote a leading @
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -247,14 +280,17 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _named_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    """(name of the parameter it belongs to, line) of the text of lctl."""
-    belongs_to = ""
-    for line in _lines(chunks):
+def _named_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, int, bytes]]:
+    """(name of the parameter it belongs to, where that begins, line) of the text of lctl."""
+    belongs_to, began = "", 1
+    for number, line in enumerate(_lines(chunks), 1):
         parameter = _PARAMETER.match(line)
         if parameter:
-            belongs_to, line = parameter[1].decode("latin-1"), line[parameter.end():]
-        yield belongs_to, line
+            name = (parameter[1] or parameter[2]).decode("latin-1")
+            line = line[parameter.end():]
+            if name != belongs_to or _is_header(line):      # -H: the name is in each line
+                belongs_to, began = name, number
+        yield belongs_to, began, line
 
 
 def _is_header(text: bytes) -> bool:
@@ -262,20 +298,30 @@ def _is_header(text: bytes) -> bool:
     return all(line.strip() in (b"", b"job_stats:") for line in text.split(b"\n"))
 
 
-def _id_of(head: re.Match[bytes]) -> str:
+def _id_of(head: re.Match[bytes], kernel_quotes: bool | None) -> str:
+    """The id of an _ID: without quotes and escapes where they are the kernel's."""
+    raw = _unquoted(head[1]) if kernel_quotes or _has_quoting_time(head) else None
+    return _as_text(head[1] if raw is None else raw)
+
+
+def _has_quoting_time(head: re.Match[bytes]) -> bool:
+    """True for a time in the form of 2.15.2 and later, which put quotes around ids."""
+    return head[3] is not None and not head[2]
+
+
+def _unquoted(raw: bytes) -> bytes | None:
     """
-    The id of an _ID: without quotes and escapes where they are the kernel's.
+    An id without quotes and escapes; None where no kernel has put them there.
 
     These never stand around what does not need them, so no two ids of a file become one.
     """
-    raw, blanks, has_fraction = head.groups()
-    if raw[:1] == raw[-1:] == b'"' and len(raw) > 1 and has_fraction and not blanks:
+    if raw[:1] == raw[-1:] == b'"' and len(raw) > 1:
         inner = raw[1:-1]
         plain = _ESCAPED.sub(b"", inner)            # there a backslash is always \xHH
         if b'"' not in plain and b"\\" not in plain and (
-                len(plain) < len(inner) or b":" in inner or inner[:1] == b"@"):
-            raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
-    return _as_text(raw)
+                _NEEDS_QUOTES.search(inner) or inner[:1] == b"@"):
+            return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
+    return None
 
 
 def _as_text(raw: bytes) -> str:

@@ -131,16 +131,18 @@ class Rows:
         self._boot_ns, self._made = boot_ns, 0
         self._forms: list[EntryForm] = []               # the last one that matched is the first
 
-    def read(self, piece: bytes, origin: str) -> tuple[EntryForm, Row]:
-        """The Row of a piece, and its EntryForm; JobStatsSyntaxError as of job_stats.parse()."""
-        job_id, started_ns, seen_ns, at = job_stats.head_of(piece, self._boot_ns, origin)
+    def read(self, piece: bytes, origin: str,
+             kernel_quotes: bool | None = None) -> tuple[EntryForm, Row]:
+        """The Row of a piece, and its EntryForm; all as of job_stats.parse()."""
+        job_id, started_ns, seen_ns, at = job_stats.head_of(piece, self._boot_ns, origin,
+                                                            kernel_quotes)
         for place, form in enumerate(self._forms):
             numbers = form.numbers(piece, at)
             if numbers is not None:
                 if place:
                     self._forms.insert(0, self._forms.pop(place))
                 return form, Row(job_id, started_ns, seen_ns, numbers)
-        entry = job_stats.parse(piece, self._boot_ns, origin)
+        entry = job_stats.parse(piece, self._boot_ns, origin, kernel_quotes)
         check(entry, origin)
         if self._made < _MOST_MADE:
             made = _form_of(piece[at:])

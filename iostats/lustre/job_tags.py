@@ -40,23 +40,28 @@ class TagForm:
                              job if piece == "j" else f"(?:{_PARTS[piece]})"
                              for number, piece in enumerate(pieces))
         self._match = re.compile(expression, re.ASCII).fullmatch
-        # What stands behind the job's number may be cut off.
+        # What stands behind the job's number may be cut off, or of another form.
         before_end = expression[:expression.index(job) + len(job)]
-        self._match_cut = re.compile(before_end + r"(?P<rest>.*)", re.ASCII | re.DOTALL).fullmatch
-        self._then = next(iter(re.split(r"%.", text.partition("%j")[2])), "")
+        then = re.escape(pieces[2 * names.index("j") + 2])
+        self._match_begin = re.compile(f"{before_end}(?:{then}(?P<rest>.*))?", re.ASCII | re.DOTALL
+                                       ).fullmatch if then else None
+        self._is_after_others = names.index("j") > 0
 
     def job_of(self, job_id: str) -> str:
         """
         The job that an id in job_stats is of; "" for none.
 
+        What begins like a job's id up to the end of its number is the job's, whatever follows:
+        ids are cut, lack parts, or have the host's domain.
+
         >>> TagForm("%j").job_of("4711"), TagForm("%j").job_of("cp.0")
         ('4711', '')
-        >>> TagForm("%j:%u:%H").job_of("4711:1000:nid00023")
-        '4711'
+        >>> form = TagForm("%j:%u:%H")
+        >>> form.job_of("4711:1000:nid00023"), form.job_of("4711:10"), form.job_of("4711")
+        ('4711', '4711', '4711')
         """
-        found = self._match(job_id)
-        if found is None and self._then and len(job_id.encode()) >= _LONGEST:
-            found = self._match_cut(job_id)
-            if found is not None and not found["rest"].startswith(self._then):
-                found = None
-        return found["job"] if found is not None else ""
+        found = self._match(job_id) or (self._match_begin(job_id) if self._match_begin else None)
+        if found is None or (self._is_after_others and found.end("job") == len(job_id)
+                             and len(job_id.encode()) >= _LONGEST):
+            return ""                   # none, or its number itself may be cut
+        return found["job"]

@@ -19,7 +19,7 @@ from iostats.lustre import job_stats
 from iostats.lustre.job_stats_rows import Rows
 from iostats.node import identity as this_node
 from iostats.storage.fingerprints import Fingerprints
-from iostats.storage.targets import booted_at_ns, chunks, open_job_stats
+from iostats.storage.targets import booted_at_ns, chunks, chunks_of, open_job_stats
 from iostats.wire.messages import clients_encoder
 from iostats.wire.messages.sweep_encoder import (
     LONGEST_WHY,
@@ -125,12 +125,14 @@ class SweepEncoder:
         try:
             handle, path = open_job_stats(target)
             try:
-                for piece in job_stats.pieces(chunks(handle, path, self._pace.rest)):
+                for piece in prints.quotes.pieces(
+                        chunks(handle, path, self._pace.rest),
+                        lambda: chunks_of(path, self._pace.rest)):
                     entries += 1
                     if not prints.changed(piece):
                         continue
                     try:
-                        form, row = self._rows.read(piece, path)
+                        form, row = self._rows.read(piece, path, prints.quotes.are_kernels)
                     except JobStatsSyntaxError as error:
                         prints.refuse(piece)
                         block.refuse(error)
@@ -156,6 +158,7 @@ class SweepEncoder:
         if bad:
             self._say(f"{name}: {bad} of {entries} entries could not be understood, the first: "
                       f"{why}", (name, "bad"))
+        self.is_broken |= prints.quotes.were_mistaken
         gone = [one for one in dict.fromkeys(prints.finish()) if len(one) <= job_stats.LONGEST_ID]
         if json_length(gone) > self._longest:
             # A full sweep has no need to name them, and may have any number of messages.

@@ -10,10 +10,12 @@ import os
 import re
 from collections import namedtuple
 from functools import partial
+from itertools import groupby
 
 from iostats.base.errors import IostatsError, JobStatsSyntaxError, NotReadable
 from iostats.lustre import job_stats
 from iostats.lustre.metrics import BYTES_UNIT, TIME_UNITS
+from iostats.lustre.quoted_ids import are_kernels
 from iostats.storage.targets import split_name
 
 TYPE_CHECKING = False
@@ -51,18 +53,21 @@ def dumped(path: str) -> dict[Key, EntriesRead]:
     bad: dict[Key, list[str]] = {}
     latest: dict[Key, int] = {}
     has_name: list[bool] = []
+    kernel_quotes: dict[str, bool] | None = None
     try:
         with open(path, "rb") as file:
             for name, piece in job_stats.dump(_noted(
-                    iter(partial(file.read, _CHUNK), b""), b"job_stats", has_name)):
+                    iter(partial(file.read, _CHUNK), b""), b"job_stats", has_name), path):
                 key = names.get(name)
                 if key is None:
                     key = names[name] = _key(name, piece)
                     found[key], bad[key], latest[key] = {}, [], 0
                 if not piece:
                     continue
+                if kernel_quotes is None and job_stats.begins_in_quotes(piece):
+                    kernel_quotes = _kernel_quotes(path)
                 try:
-                    entry = job_stats.parse(piece, 0, path)
+                    entry = job_stats.parse(piece, 0, path, (kernel_quotes or {}).get(name))
                 except JobStatsSyntaxError as error:
                     bad[key].append(str(error))
                     continue
@@ -84,6 +89,13 @@ def dumped(path: str) -> dict[Key, EntriesRead]:
     # Other parameters, before the first job_stats, are no damage.
     return {key: EntriesRead(None, entries, latest[key], in_words(bad[key]))
             for key, entries in found.items() if key[0] or entries}
+
+
+def _kernel_quotes(path: str) -> dict[str, bool]:
+    """{parameter of a dump: whether the quotes around its ids are the kernel's}."""
+    with open(path, "rb") as file:
+        return {name: are_kernels(piece for _, piece in pieces) for name, pieces in groupby(
+            job_stats.dump(iter(partial(file.read, _CHUNK), b""), path), lambda pair: pair[0])}
 
 
 def _noted(chunks: Iterable[bytes], word: bytes, found: list[bool]) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from array import array
 
 from iostats.lustre import job_stats
+from iostats.lustre.quoted_ids import QuotedIds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,14 +60,19 @@ class _Kept:
 
 
 class Fingerprints:
-    """What the last sweep of one file looked like."""
+    """
+    What the last sweep of one file looked like.
+
+    Attributes:
+        quotes: the QuotedIds of the file.
+    """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
         """As in the beginning: every entry is new."""
-        self._last = _Kept()
+        self._last, self.quotes = _Kept(), QuotedIds()
         self._begin()
 
     def _begin(self) -> None:
@@ -92,7 +98,7 @@ class Fingerprints:
             return False
         if mark in self._new:
             return False
-        name = job_stats.id_of(piece)
+        name = job_stats.id_of(piece, self.quotes.are_kernels)
         if name is not None:
             self._flush()
             self._new.add(mark)
@@ -115,7 +121,7 @@ class Fingerprints:
         try:
             skipped = self._last.marks[self._at:self._at + _NEAR].index(mark)
         except ValueError:
-            self._now.add(mark, job_stats.id_of(piece) or b"")
+            self._now.add(mark, job_stats.id_of(piece, self.quotes.are_kernels) or b"")
             return
         self._pass(self._at + skipped)
         self._at += 1

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 EXPECTED = "the output of `lctl get_param *.*.exports.*.stats`"
 _MOST_BYTES = 1 << 31               # of a dump: 50,000 clients of 12 targets have less
 _NAME = re.compile(rb"(?:obdfilter|mdt)\.([\w.-]{1,80})\.exports\.([0-9A-Za-z.:]+@[a-z][a-z0-9]*)"
-                   rb"\.stats=")
+                   rb"\.stats(?:=|: )")
+_PARAMETER = re.compile(rb"[^\s=]*\.[^\s=]*(?:=|: )")         # the latter: lctl get_param -y
 _SNAPSHOT = re.compile(rb"snapshot_time +(\d{1,10})\.(\d{1,9}) secs\.([un])secs")
 
 DumpedClients = namedtuple("DumpedClients", "targets latest_ns")
@@ -169,12 +170,12 @@ def _named_lines(file: Iterable[bytes]) -> Iterator[tuple[tuple[Key, str], bytes
             raise NotReadable(f"expected a dump of up to {_MOST_BYTES >> 30} GiB, got more")
         if line.startswith(b"#"):                   # between two commands of a script
             name = nothing
-        head, equals, rest = line.partition(b"=")
-        if equals and b"." in head and b" " not in head:
+        parameter = _PARAMETER.match(line)
+        if parameter:
             found = _NAME.match(line)
             key = split_name(found[1].decode("ascii", "replace")) if found else None
             name = (key, found[2].decode("ascii")) if found and key else nothing
-            line = rest
+            line = line[parameter.end():]
         if line.strip():
             yield name, line
 

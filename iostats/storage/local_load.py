@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 from iostats.base.errors import JobStatsSyntaxError, NotReadable, UsageError
 from iostats.load import levels, ranking
@@ -21,7 +22,13 @@ from iostats.storage.entries import EntriesRead, add_life, dumped, in_words, old
 from iostats.storage.fingerprints import Fingerprints
 from iostats.storage.gains import CLEANUP_S, between, target_load
 from iostats.storage.local_clients import LocalClients
-from iostats.storage.targets import booted_at_ns, chunks, local_targets, open_job_stats
+from iostats.storage.targets import (
+    booted_at_ns,
+    chunks,
+    chunks_of,
+    local_targets,
+    open_job_stats,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,15 +149,21 @@ class LocalLoad:
         handle, path = open_job_stats(target)
         try:
             at, now_ns = time.monotonic(), time.time_ns()
-            for piece in job_stats.pieces(chunks(handle, path)):
+            for piece in prints.quotes.pieces(chunks(handle, path), partial(chunks_of, path)):
                 if prints.changed(piece):
                     try:
-                        add_life(new, job_stats.parse(piece, self._boot_ns, path))
+                        add_life(new, job_stats.parse(piece, self._boot_ns, path,
+                                                      prints.quotes.are_kernels))
                     except JobStatsSyntaxError as error:
                         prints.refuse(piece)
                         bad.append(str(error))
         finally:
             os.close(handle)
+        if prints.quotes.were_mistaken:         # what was read before has other ids
+            self._prints.pop(key)
+            if self._before:
+                self._before.pop(key, None)
+            return self._read(target, key)
         gone = prints.finish()
         entries: dict[str, list[Life]] = dict(before.entries) if before else {}
         for id in gone:

@@ -11,12 +11,14 @@ import errno
 import os
 import time
 from collections import namedtuple
+from functools import partial
 
 from iostats.base.errors import JobStatsSyntaxError
 from iostats.base.private_files import open_regular, read_text
 from iostats.lustre import job_stats
 from iostats.lustre.job_stats_rows import check
 from iostats.lustre.paths import PLACES
+from iostats.lustre.quoted_ids import QuotedIds
 from iostats.node.identity import seconds_since_boot
 
 TYPE_CHECKING = False
@@ -174,17 +176,27 @@ def chunks(handle: int, path: str,
         held = 0
 
 
+def chunks_of(path: str, rest: Callable[[], object] = lambda: None) -> Iterator[bytes]:
+    """chunks() of a job_stats that is opened once more; OSError."""
+    handle = open_regular(path)
+    try:
+        yield from chunks(handle, path, rest)
+    finally:
+        os.close(handle)
+
+
 def inspect(target: LocalTarget,
             job_of: Callable[[str], str] = lambda job_id: job_id) -> Inspection:
     """Read a target's job_stats; `job_of`: the job that an id is of, "" for none."""
     path, entries, jobs, bad, why = target.directories[0], 0, 0, 0, ""
+    quotes = QuotedIds()
     try:
         handle, path = open_job_stats(target)
         try:
-            for piece in job_stats.pieces(chunks(handle, path)):
+            for piece in quotes.pieces(chunks(handle, path), partial(chunks_of, path)):
                 entries += 1
                 try:
-                    entry = job_stats.parse(piece, 0, path)
+                    entry = job_stats.parse(piece, 0, path, quotes.are_kernels)
                     check(entry, path)
                     jobs += bool(job_of(entry.job_id))
                 except JobStatsSyntaxError as error:

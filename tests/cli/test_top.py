@@ -202,6 +202,43 @@ def test_a_real_dump_of_slurm_jobs():
     assert 1.0 == answer["file_systems"][0]["no_job_share"]      # not of the form %j
 
 
+CASES = {
+    "ddn-quoted-ids.txt": {"74186": 4, "74187": 2, "74188": 1, "night copy.77": 1},
+    "cut-ids.txt": {"7431234": 7, "74312344": 1, ":20417:r07c11": 1, ":20417:r07c11.hpc": 1,
+                    ":431234:20417:r07c11": 1, "bash.20417": 1},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_public_reports_of_odd_ids(name):
+    """Requests by job, one row each, worked out by hand; the program names what is no job."""
+    answer = json.loads(top("--statsfile", shared("cases", name), "--json",
+                            "--job-id", "%j:%u:%H").out)
+    assert CASES[name] == {row["job"]: row["requests"] for row in answer["rows"]}
+    assert len(CASES[name]) == len(answer["rows"])
+    assert not any(row["lower_bound"] for row in answer["rows"])
+    assert {job for job in CASES[name] if not job.isdigit()} == {
+        row["job"] for row in answer["rows"] if not row["is_job"]}
+
+
+def test_a_target_that_is_twice_in_a_dump_is_refused():
+    done = top("--statsfile", shared("cases", "target-twice.txt"))
+    assert 1 == done.status
+    assert "got obdfilter.pf-OST0000.job_stats in line 1 and in line 7" in done.line
+
+
+def test_quotes_are_judged_by_each_target_of_a_dump(tmp_path):
+    """A dump of two storage servers: one kernel puts quotes around ids, the other none."""
+    def one(job, requests):
+        return (f"- job_id:          {job}\n  snapshot_time:   {T}\n"
+                f"  punch:           {{ samples: {requests:>11}, unit:  reqs }}\n")
+    dump(tmp_path / "dump", one("4711:0:a", 23) + one('"4711:0:b"', 37),
+         one('"4711:0:b"', 41) + one("4712", 43))
+    answer = json.loads(top("--statsfile", tmp_path / "dump", "--json", "--job-id", "%j:%u:%H").out)
+    assert {("4711", True): 23 + 41, ('"4711:0:b"', False): 37, ("4712", True): 43} == {
+        (row["job"], row["is_job"]): row["requests"] for row in answer["rows"]}
+
+
 def test_a_real_dump_among_other_parameters():
     """EXAScaler 6.2: two empty OSTs, and an MDT with df.0 and bash.0."""
     path = shared("fixtures", "whamcloud__lustre-collector", "unknown-exa6.2",
@@ -359,6 +396,9 @@ def test_a_dump_of_exports_by_node(tmp_path, release):
         answer)
     assert "totals" == answer["kind"] and {} == answer["missing"]
     assert 5 * MIB == answer["file_systems"][0]["storage_servers"]["write_bytes"]
+    with_y = tmp_path / "y"                     # as `lctl get_param -y` prints it
+    with_y.write_text((tmp_path / "dump").read_text().replace(".stats=\n", ".stats: "))
+    assert answer == json.loads(top("--by", "node", "--statsfile", with_y, "--json").out)
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_stats_text import Job, Value
 
-from iostats.base.errors import IostatsError, JobStatsSyntaxError
+from iostats.base.errors import IostatsError, JobStatsSyntaxError, NotReadable
 from iostats.lustre import job_stats
 from iostats.lustre.job_stats import JobEntry
+from iostats.lustre.quoted_ids import QuotedIds
 from iostats.lustre.stats import Counter
 from iostats.storage.fingerprints import Fingerprints
 
@@ -268,6 +269,52 @@ def test_an_id_is_unquoted_where_the_quotes_are_the_kernels(printed, job_id):
         assert printed.replace(r"\x0a", r"\x5cx0a") == only(entry(printed, TIMES[release])).job_id
 
 
+WHOLE_SECONDS = TIMES["2.12"]
+
+
+@pytest.mark.parametrize("printed, are_kernels, ids", [
+    (['"74186:0:ma"', "74188"], True, ["74186:0:ma", "74188"]),
+    (["74188", "cp.0", '"74186:0:ma"'], True, ["74188", "cp.0", "74186:0:ma"]),
+    (['"night copy.77"', r'"a\x20b"'], True, ["night copy.77", "a b"]),
+    (['"@a"', '"7:8"', "a/b"], True, ["@a", "7:8", "a/b"]),
+    (['"74186:0:ma"', "74187:0:mb"], False, ['"74186:0:ma"', "74187:0:mb"]),
+    (["my prog.0", '"74186:0:ma"'], False, ["my prog.0", '"74186:0:ma"']),
+    (['"74186:0:ma"', '"74188"'], False, ['"74186:0:ma"', '"74188"']),
+    (['"74186:0:ma"', '""'], False, ['"74186:0:ma"', '""']),
+    (['"74186:0:ma"', r'"a\b"'], False, ['"74186:0:ma"', r'"a\b"']),
+    (["@a", '"@a"'], False, ["@a", '"@a"']),
+    (["4711", "cp.0"], None, ["4711", "cp.0"]),
+], ids=repr)
+@pytest.mark.parametrize("times", [WHOLE_SECONDS, TIMES["2.15.0"]], ids=["2.12", "2.15.0"])
+def test_all_ids_of_a_file_show_whose_its_quotes_are(times, printed, are_kernels, ids):
+    """A vendor's 2.14 puts quotes around ids; other releases print the quotes of users."""
+    text = b"job_stats:\n" + b"".join(entry(one, times) for one in printed)
+    prints = Fingerprints()
+    found = []
+    for piece in prints.quotes.pieces([text], lambda: [text]):
+        assert prints.changed(piece)
+        found.append(job_stats.parse(piece, kernel_quotes=prints.quotes.are_kernels).job_id)
+    assert (ids, are_kernels) == (found, prints.quotes.are_kernels)
+    prints.finish()
+    assert sorted(ids) == prints.finish()
+
+
+def test_an_id_that_needs_quotes_and_has_none_ends_what_was_taken_for_the_kernels():
+    quotes, first = QuotedIds(), entry('"74186:0:ma"')
+    assert [first[:-1]] == list(quotes.pieces([first], lambda: [first]))
+    assert (True, False) == (quotes.are_kernels, quotes.were_mistaken)
+    both = first + entry("74187:0:mb")
+    list(quotes.pieces([both], lambda: [both]))
+    assert (False, True) == (quotes.are_kernels, quotes.were_mistaken)
+
+
+def test_a_file_without_quotes_is_read_once():
+    def read_again():
+        raise AssertionError("a second time")
+    text = entry("74187:0:mb") + entry('a"b') + entry("4711")
+    assert 3 == len(list(QuotedIds().pieces([text], read_again)))
+
+
 @pytest.mark.parametrize("release", ["2.7", "2.12", "2.15.0", "2.15.2", "2.16"])
 @pytest.mark.parametrize("pair", [
     ("4711", '"4711"'), ("", '""'), ('"4711"', '""4711""'), ("a\nb", r"a\x0ab"),
@@ -278,8 +325,8 @@ def test_two_ids_of_a_file_are_never_one(pair, release):
     jobs = [Job(one.encode("latin-1"), STARTED_NS, SEEN_NS, {"punch": Value(23)}) for one in pair]
     found = entries(job_stats_text.text(jobs, release))
     assert 2 == len({one.job_id for one in found})
-    prints = Fingerprints()
-    for piece in job_stats.pieces([job_stats_text.text(jobs, release)]):
+    data, prints = job_stats_text.text(jobs, release), Fingerprints()
+    for piece in prints.quotes.pieces([data], lambda: [data]):
         prints.changed(piece)
     prints.finish()
     assert sorted(one.job_id for one in found) == prints.finish()
@@ -614,6 +661,35 @@ def test_the_text_of_lctl_names_the_file_of_each_entry():
                 ("mdt.my-fs.x-MDT0001.job_stats", "41")] == [
             (name, job_stats.parse(piece).job_id if piece else None)
             for name, piece in job_stats.dump(chunks)]
+
+
+@pytest.mark.parametrize("form", ["-y", "-H"])
+def test_the_text_of_lctl_with_a_name_in_front_of_the_value_or_of_each_line(form):
+    """print_param_internal() of lctl of 2.17, whose values end without their last newline."""
+    def printed(target, *ids):
+        name = f"obdfilter.scratch-{target}.job_stats".encode()
+        value = b"job_stats:\n" + b"".join(map(entry, ids))[:-1]
+        return (name + b": " + value + b"\n" if form == "-y" else
+                b"".join(name + b"=" + line + b"\n" for line in value.split(b"\n")))
+    text = printed("OST0000", "23", "37") + printed("OST0001", "41") + b"version: 2.17.0\n"
+    assert [("obdfilter.scratch-OST0000.job_stats", "23"),
+            ("obdfilter.scratch-OST0000.job_stats", "37"),
+            ("obdfilter.scratch-OST0001.job_stats", "41")] == [
+        (name, job_stats.parse(piece).job_id) for name, piece in job_stats.dump([text])]
+    with pytest.raises(NotReadable, match=r"OST0000\.job_stats in line 1 and in line 13; put"):
+        list(job_stats.dump([text + printed("OST0000", "41")]))
+
+
+def test_a_target_that_is_twice_in_the_text_of_lctl_is_refused():
+    """Beside itself, or with others in between; its two places are named."""
+    text = b"obdfilter.scratch-OST0000.job_stats=\njob_stats:\n" + entry("23")     # 5 lines
+    between = b"mdt.scratch-MDT0000.job_stats=job_stats:\n"
+    for first, line in ((text, 6), (text + between, 7)):
+        with pytest.raises(NotReadable) as caught:
+            list(job_stats.dump([first + text], "a/dump"))
+        assert (f"a/dump: expected each target once, got obdfilter.scratch-OST0000.job_stats in "
+                f"line 1 and in line {line}; put each dump into a file of its own"
+                ) == str(caught.value)
 
 
 def test_text_without_names_is_one_nameless_file():

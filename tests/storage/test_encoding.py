@@ -52,6 +52,25 @@ def test_only_the_entry_that_cannot_be_understood_is_lost(desk, name):
     assert 1 == len(done.lines) and len(done.line) < 1000
 
 
+def test_ids_in_a_vendors_quotes_are_sent_without(desk):
+    """Whole seconds; when an id shows that the quotes are users', all is sent anew."""
+    site, quoted = desk.site(), b'"74186:0:ma"'
+
+    def file(*ids):
+        return b"".join(b"- job_id:          %s\n  snapshot_time:   1795225357\n"
+                        b"  punch:           { samples:          23, unit:  reqs }\n" % one
+                        for one in ids)
+    desk.show(file(b"74188", quoted))
+    agent = desk.begin()
+    until(lambda: site.sweeps())
+    assert {"74188", "74186:0:ma"} == set(site.entries()[OST])
+    first = site.messages[0].run
+    desk.show(file(b"74188", quoted, b"74187:0:mb"))
+    until(lambda: {"74188", '"74186:0:ma"', "74187:0:mb"} == set(site.entries().get(OST, ()))
+          and site.messages[-1].run != first)
+    agent.stop()
+
+
 @pytest.mark.parametrize("data", [b"", b"job_stats:\n"], ids=["empty", "header alone"])
 def test_a_target_without_jobs_is_sent_without_entries(desk, data):
     site = desk.site()
