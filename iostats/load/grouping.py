@@ -86,26 +86,29 @@ class Filter:
         return job, facts, is_job
 
     def parts(self) -> Iterator[tuple[TargetLoad, tuple[list[float], list[float]], int]]:
-        """(part, (amounts, amounts of no jobs), number of job ids) of the wanted file systems."""
+        """(part, (amounts, amounts of no jobs), number of jobs) of the wanted file systems."""
+        no_jobs, job_of = self._load.no_jobs, self._load.jobs
         for part, sums in zip(self._load.parts, self._load.sums):
             if not self.file_system(part.file_system):
                 continue
             if self.is_whole:
-                yield part, sums, len(part.ids) - len(self._load.no_jobs.intersection(part.ids)) \
-                    if self._load.no_jobs else len(part.ids)
+                yield part, sums, (
+                    len({job_of.get(id, id) for id in part.ids if id not in no_jobs}) if job_of
+                    else len(part.ids) - len(no_jobs.intersection(part.ids)))
                 continue
             mine: list[float] = [0, 0, 0, 0]
             no_job: list[float] = [0, 0, 0, 0]
-            jobs = 0
+            jobs = set()
             for place, id in enumerate(part.ids):
                 found = self.id(id)
                 if found:
                     amounts = [plain_number(column[place]) for column in part.amounts]
                     add_amounts(mine, amounts)
-                    jobs += found[2]
-                    if not found[2]:
+                    if found[2]:
+                        jobs.add(found[0])
+                    else:
                         add_amounts(no_job, amounts)
-            yield part, (mine, no_job), jobs
+            yield part, (mine, no_job), len(jobs)
 
 
 class LoadRow:
@@ -355,7 +358,7 @@ def _of_targets(level: Level, load: Load, wanted: Filter) -> Rows:
         add_amounts(group.no_job, no_job)
         group.read += 1
         if is_one_target:
-            group.jobs = jobs                   # ids of one target are all different
+            group.jobs = jobs
         else:
             group.jobs.update(part.ids)
     for fs, targets in load.missing.items():    # what was not read has a row, too

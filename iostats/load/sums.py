@@ -45,7 +45,7 @@ Attributes:
 """
 
 Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began readings is_old "
-                          "more clients", defaults=((), False, (), {}))
+                          "more clients jobs", defaults=((), False, (), {}, {}))
 Load.__doc__ = """
 All that is known of one moment.
 
@@ -63,6 +63,7 @@ Attributes:
     is_old: rates of a moment that is more than two sweeps ago.
     more: names of the columns besides METRICS, of MORE.
     clients: {file system: ClientLoad} of those whose storage servers count by client.
+    jobs: {id: job} of the ids that have more in them than the job.
 """
 
 ClientLoad = namedtuple("ClientLoad", "nids amounts is_low missing")
@@ -108,17 +109,22 @@ def load_in_steps(given: list[TargetLoad], known: Any, kind: str, at: float | No
             yield
     by_id = yield from (added or added_by_id)(parts)
     no_jobs: set[str] = set()
+    jobs: dict[str, str] = {}
     for ids in by_id.values():
         for number, id in enumerate(ids):
             if number % AT_ONCE == 0:
                 yield
-            if not known.job_of(id):
+            job = known.job_of(id)
+            if not job:
                 no_jobs.add(id)
+            elif job != id:
+                jobs[id] = job
     sums = []
     for part in parts:
         sums.append(_sums(part, frozenset(no_jobs)))
         yield
-    return Load(kind, at, span_s, parts, by_id, frozenset(no_jobs), sums, dict(missing), began)
+    return Load(kind, at, span_s, parts, by_id, frozenset(no_jobs), sums, dict(missing), began,
+                jobs=jobs)
 
 
 def _divided(column: Any, span_s: float) -> Any:

@@ -7,6 +7,9 @@ import msgspec
 import pytest
 from harvest_inside import BEGAN, NS, HarvestInside
 
+from iostats.base.cooperative import finished
+from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
+
 
 @pytest.fixture
 def desk(tmp_path):
@@ -249,3 +252,39 @@ def test_a_late_copy_of_a_past_chains_first_message_does_not_turn_the_chain_back
                      run="2" * 16)["taken"]
     assert {"scratch": (61_403, 0, False)} == {
         name: (read, written, False) for name, (read, written, _) in desk.totals("4711").items()}
+
+
+def test_ids_that_are_cut_are_the_jobs_in_records_top_and_query(tmp_path):
+    """23 writes under each of 5 ids, 2 of other jobs, 1 of none; one row for each job."""
+    desk = HarvestInside(tmp_path / "site.sqlite", harvest_job_id="%j:%u:%H")
+    desk.send("oss1", desk.block())
+    desk.turn()
+    desk.now += 20
+    ids = ["7431234:20417:r07c11", "7431234", "7431234:", "7431234:20417", "7431234:0:r07c11.hpc",
+           "74312344", "74312345:0:r07c11", ":431234:20417:r07c11"]
+    desk.send("oss1", desk.block("OST0000", ids, desk.now - 3, write_bytes=(23, 41_003)))
+    desk.turn()
+    assert {"scratch": (0, 5 * 41_003, False)} == desk.totals("7431234")
+    expected = {"7431234": 115, "74312344": 23, "74312345": 23, ":431234:20417:r07c11": 23}
+    answers = LoadAnswers()
+    for answer, member, seconds in (
+            (answers.load(desk.harvest, LoadParams(), None), "requests_per_s", 20),
+            (answers.query(desk.harvest, QueryParams("b"), None), "requests", 1)):
+        rows = finished(answer)["rows"]
+        assert expected == {row["job"]: pytest.approx(row[member] * seconds) for row in rows}
+        assert len(expected) == len(rows)
+    [target] = finished(answers.load(desk.harvest, LoadParams("target"), None))["rows"]
+    assert 3 == target["jobs"]
+    desk.store.close()
+
+
+def test_a_target_that_is_twice_in_a_message_counts_once(desk):
+    """What an entry shows is a whole, not a gain."""
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    one = desk.block("OST0000", ["4711"], desk.now - 3, write_bytes=(37, 53_007))
+    desk.send("oss1", one, one)
+    assert {"scratch": (0, 53_007, False)} == desk.totals("4711")
+    desk.now += 20
+    desk.send("oss1", one, one)
+    assert {"scratch": (0, 53_007, False)} == desk.totals("4711")
