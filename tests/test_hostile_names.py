@@ -140,7 +140,7 @@ def test_a_hostile_name_of_a_node_stays_text_in_a_narrow_table(text):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_name_stays_text_in_influxdbs_lines(text):
     """One line, and the tag's value has no end but its own."""
-    line = influx_lines.line(f"lustre_job{influx_lines.tags_of(job=text)}", [("opens", 23)], 37)
+    line = influx_lines.line(f"lustre_job{influx_lines.tags_of(job=text)}", [("opens", 23)], 37, [])
     assert is_harmless(line) and "\n" not in line
     head, fields, moment = re.split(r"(?<!\\) ", line)
     assert ("opens=23i", "37") == (fields, moment)

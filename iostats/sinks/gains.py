@@ -37,6 +37,7 @@ UNATTRIBUTED = "(unattributed)"
 OTHERS = "(others)"                     # jobs, or nodes, that have no series of their own
 BYTES = ("read_bytes", "write_bytes")
 _DEAD_ROWS = 1000
+_MOST = 2**63 - 1
 AT_ONCE = 500                           # ids that are looked at in one step of the walk
 
 JobLabels = namedtuple("JobLabels", "cluster job raw_job user account")
@@ -123,10 +124,19 @@ class IdTable:
             if name not in self.now:
                 self.now[name] = (np.zeros(size, np.int64), np.zeros(size, np.int64))
             samples, sums = self.now[name]
-            samples[rows] += np.asarray(column.samples).astype(np.int64)
+            self._add_to(samples, rows, column.samples)
             if column.sums is not None and name in BYTES:
-                sums[rows] += np.asarray(column.sums).astype(np.int64)
+                self._add_to(sums, rows, column.sums)
         return came
+
+    def _add_to(self, totals: Array, rows: Array, values: Array) -> None:
+        """Add `values` to `totals`, which end at _MOST, and are lower bounds there."""
+        added = totals[rows] + np.minimum(values, _MOST).astype(np.int64)
+        is_over = added < 0                              # of two that are up to _MOST
+        if is_over.any():
+            added[is_over] = _MOST
+            self.low[rows[is_over]] = True
+        totals[rows] = added
 
     def _grow(self, size: int, are_jobs: Array) -> None:
         self.here, self.was_here, self.low = (_longer(flags, size) for flags in

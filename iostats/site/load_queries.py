@@ -44,6 +44,7 @@ _Answer = Generator[None, None, dict[str, Any]]
 _Key = tuple[str, str]                          # file system, target
 _Running = tuple[str, str, Iterable[str]]       # job, user, nodes
 _RATES = tuple(f"{metric}_per_s" for metric in METRICS)
+_MOST_ADDED = 2**53            # of a target, in integers: 1000 of them are one of 64 bits
 _GONE_S = 86400.0               # a target that was not seen for longer counts as removed
 
 
@@ -294,13 +295,18 @@ def _totals(harvest: Any, rates: Load, known: _KnownIds, ask: LoadQuery, user: O
 def _part_of_totals(target: Any, totals: Any) -> TargetLoad:
     counters, zero = totals.counters, numpy.zeros(len(totals.ids), numpy.int64)
 
-    # All of them signed: numpy makes a float of the sum of a signed and an unsigned one.
+    # All of them signed: numpy makes a float of the sum of a signed and an unsigned one.  Floats
+    # where the sum of all targets would be too large for an integer: 2.17 leaves sums at 2**63 - 1.
+    def signed(column: _Array) -> _Array:
+        is_large = column.max(initial=0) > _MOST_ADDED
+        return column.astype(numpy.float64 if is_large else numpy.int64)
+
     def samples(name: str) -> _Array:
-        return counters[name].samples.astype(numpy.int64) if name in counters else zero
+        return signed(counters[name].samples) if name in counters else zero
 
     def sums(name: str) -> _Array:
         column = counters.get(name)
-        return zero if column is None or column.sums is None else column.sums.astype(numpy.int64)
+        return zero if column is None or column.sums is None else signed(column.sums)
     operations = sum((samples(name) for name in counters if is_operation(name)), zero)
     transfers = sum((samples(f"{way}_bytes" if f"{way}_bytes" in counters else way)
                      for way in ("read", "write")), zero)

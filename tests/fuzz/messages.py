@@ -708,7 +708,7 @@ def database_answer(data):
     assert answer.after_s is None or 0 <= answer.after_s <= 600
     for text in (after.decode("utf-8", "surrogateescape"), body.decode("utf-8", "replace")):
         line = influx_lines.line("lustre" + influx_lines.tags_of(job=text, fs="scratch"),
-                             [("read_bytes", 23)], 1000)
+                             [("read_bytes", 23)], 1000, [])
         assert "\n" not in line and line.isprintable(), line
         assert _tag_of(line) == influx_lines.tags_of(job=text, fs="scratch")
 

@@ -78,3 +78,14 @@ def test_a_job_is_called_as_the_batch_system_calls_it(known, expected):
 def test_a_target_says_what_kind_it_is():
     """In small letters, as exporters have it."""
     assert ("ost", "mdt", "mdt") == tuple(map(component_of, ("OST000a", "MDT0000", "MDT0001")))
+
+
+def test_sums_that_are_too_large_for_an_integer_stay_at_the_largest_one():
+    """2.17 leaves a sum at 2**63 - 1; with another target's it was -2, and no lower bound."""
+    site, tally = Site(NOON), Tally(by_target=False)
+    walked(tally, site, {OST0: {"4711": {"read_bytes": (23, 2**63 - 1)}, "4712": {"punch": 1}},
+                         OST1: {"4711": {"read_bytes": (37, 2**63 - 1)}, "4712": {"punch": 2}}})
+    table = tally.tables["scratch", "ost", ""]
+    assert 2**63 - 1 == table.now["read_bytes"][1][table.index["4711"]]
+    assert 60 == table.now["read_bytes"][0][table.index["4711"]]
+    assert [True, False] == [table.low[table.index[one]] for one in ("4711", "4712")]

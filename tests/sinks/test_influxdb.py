@@ -160,6 +160,26 @@ def test_a_real_database_has_what_was_written_to_a_byte(clean, opened, options, 
 
 
 @pytest.mark.victoria
+def test_a_number_above_what_the_database_takes_is_left_out_of_its_point(victoria, opened, options):
+    """Of two ids of a job, above 2**63 - 1 together; the rest of the point is there."""
+    site, place = Site(now_slot()), ("large", "OST0000")
+    sink = opened(options(victoria.url))
+    swept(sink, site, {place: {
+        "4711:a": {"write_bytes": (23, 2**62), "read_bytes": (5, 41)},
+        "4711:b": {"write_bytes": (37, 2**62)}}})
+    sent(sink)
+    found = {name: list(points.values())
+             for (name, _), points in victoria.series('{fs="large"}').items()}
+    assert {"lustre_job_read_bytes": [41], "lustre_job_read_rpcs": [5],
+            "lustre_job_write_rpcs": [60], "lustre_job_requests": [65],
+            "lustre_job_lower_bound": [0]} == found
+    assert 0 == number_of(sink, "iostats_influxdb_refused_points")
+    assert ["influxdb: write_bytes of lustre_job,job=4711,fs=large is above 2**63 - 1, the largest "
+            "integer of a database: 1 such fields of this sweep are left out, the rest of their "
+            "points is written"] == opened.said
+
+
+@pytest.mark.victoria
 def test_the_increase_over_a_jobs_life_is_its_total(victoria, opened, options):
     """Through silence, too, and for what is new: rates are made where the work was done."""
     site = Site(now_slot())

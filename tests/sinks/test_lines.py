@@ -100,6 +100,22 @@ def test_by_target_is_a_choice(site):
         [f"{head}OST0001 requests=41i,write_bytes=4100i,write_rpcs=41i,lower_bound=0i 20"]] == lines
 
 
+@pytest.mark.parametrize("schema, expected", [
+    ("full", [f"{HEAD} read_bytes=2300i,read_rpcs=23i,requests=83i,write_rpcs=60i,lower_bound=0i "
+              "0"]),
+    ("jobharvest", ["lustre,job=4711,fs=scratch,server=oss read_bytes=2300i,iops=0i 0"])])
+def test_a_field_above_what_databases_take_is_left_out_and_reported(site, schema, expected):
+    """InfluxDB rejects a point with an integer above 2**63 - 1: two nodes' ids of one job."""
+    lines = Lines(schema, False, lambda: site.slot)
+    for _ in lines.walk(site.sweep({OST0: {
+            "4711:a": {"write_bytes": (23, 2**62), "read_bytes": (23, 2300)},
+            "4711:b": {"write_bytes": (37, 2**62)}}}), site):
+        pass
+    assert expected == [re.sub(r" \d+$", " 0", line) for line in lines.ready.lines()]
+    [left_out] = lines.ready.too_large
+    assert left_out.startswith("write_bytes of lustre") and "job=4711" in left_out
+
+
 def test_jobharvests_schema_has_oss_and_mds_apart(site):
     """Totals; iops are all but reads and writes, a rename is one; arrays by their own names."""
     site.knows("12366", job="12345_10")
@@ -252,7 +268,7 @@ def parsed(line):
 def test_every_id_is_one_tag_that_can_be_read_back(job):
     """Whatever is in it: the form of a line is not broken, and no two ids are the same tag."""
     head = f"lustre_job,job={influx_lines.tag(job)},fs=scratch"
-    line = influx_lines.line(head, [("open", 23)], 41)
+    line = influx_lines.line(head, [("open", 23)], 41, [])
     tags = parsed(line.encode("utf-8", "backslashreplace").decode())
     assert {"job", "fs"} == set(tags)
     back = re.sub(r"\\x(..)|\\u(....)|\\U(.{8})", lambda found: chr(int(

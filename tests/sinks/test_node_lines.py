@@ -25,7 +25,7 @@ class Desk:
         sweep = self.site.sweep({"scratch": totals_of(rows, **how)})
         for _ in of_sweep(sweep, self.site.clients.names, found):
             pass
-        lines = [line.rpartition(" ") for line in self.made.lines(sweep.slot, 20, found)]
+        lines = [line.rpartition(" ") for line in self.made.lines(sweep.slot, 20, found, [])]
         return [f"{head} {int(at) / 1000 - SLOT:g}" for head, _, at in lines]
 
 

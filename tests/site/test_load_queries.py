@@ -494,3 +494,17 @@ def test_a_storage_server_with_a_longer_pause_makes_no_lower_bounds(with_clients
     assert [(NID, 2 * MIB, 0, False, {}), (OTHER, 0, 7, False, {})] == [
         (row["node"], row["write_bytes"], row["mdt_operations"], row["lower_bound"],
          row["at_most"]) for row in answer["nodes"]]
+
+
+def test_totals_beyond_the_integers_of_64_bits_are_not_negative(harvest):
+    """2.17 leaves a sum at 2**63 - 1; two of them were -2."""
+    other = harvest.add("OST", "scratch", "OST0001", "oss1")
+    ost = harvest.kernels["scratch", "OST0000"][0]
+    for one in (ost, other):
+        for _ in range(2):
+            one.rpc((T + 50) * kernel.NS, "4999", "write_bytes", 2**62 - 1)
+    harvest.read(T + 60)
+    [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="4999"), None))["rows"]
+    assert (pytest.approx(2**64, rel=1e-9), 4) == (row["write_bytes"], row["requests"])
+    whole = finished(LoadAnswers().query(harvest, QueryParams("e"), None))["rows"][0]
+    assert pytest.approx(2**64, rel=1e-9) == whole["write_bytes"]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Totals = dict[str, tuple[list[int], list[int]]]
 
 TOO_OLD_S = 3600                    # jobHarvest's rule
+_MOST = 2**63 - 1                   # of a field: with a larger one the database rejects the point
 SERVER_OF = {"ost": "oss", "mdt": "mds"}
 
 
@@ -68,9 +69,20 @@ def tags_of(**tags: str) -> str:
     return "".join(f",{name}={tag(text)}" for name, text in tags.items() if text)
 
 
-def line(head: str, fields: Iterable[tuple[str, int]], moment_ms: int) -> str:
-    """One point; `head` is the measurement with its tags."""
-    return f"{head} {','.join(f'{name}={amount}i' for name, amount in fields)} {moment_ms}"
+def line(head: str, fields: Iterable[tuple[str, int]], moment_ms: int,
+         too_large: list[str]) -> str:
+    """
+    One point; `head` is the measurement with its tags.
+
+    A field that no database takes is left out and added to `too_large`; "" where no other is left.
+    """
+    shown = []
+    for name, amount in fields:
+        if amount <= _MOST:
+            shown.append(f"{name}={amount}i")
+        else:
+            too_large.append(f"{name} of {head}")
+    return f"{head} {','.join(shown)} {moment_ms}" if shown else ""
 
 
 def fields_of(rows: Iterable[Row]) -> dict[str, int]:
@@ -116,13 +128,22 @@ class PointGroup:
 
 
 class SweepPoints:
-    """The points of one sweep; `lines` makes the text, in a thread."""
+    """
+    The points of one sweep; `lines` makes the text, in a thread.
+
+    Attributes:
+        too_large: fields that were left out, in words.
+    """
 
     def __init__(self, slot: float, slot_before: float | None, groups: list[PointGroup]) -> None:
         self.slot, self.slot_before, self.groups = slot, slot_before, groups
+        self.too_large: list[str] = []
 
     def lines(self) -> Iterator[str]:
         """Its points, one line each."""
+        return filter(None, self._lines())
+
+    def _lines(self) -> Iterator[str]:
         now_ms, before_ms = round(self.slot * 1000), round((self.slot_before or 0) * 1000)
         for group in self.groups:
             for job, now, before, low, goes_on in group.entries:
@@ -130,7 +151,7 @@ class SweepPoints:
                 if group.server:
                     head = "lustre" + tags_of(job=job.job, fs=group.fs, server=group.server)
                     yield line(head, (*((name, fields.get(name, 0)) for name in BYTES),
-                                      ("iops", iops_of(now))), now_ms)
+                                      ("iops", iops_of(now))), now_ms, self.too_large)
                     continue
                 head = "lustre_job" + tags_of(cluster=job.cluster, job=job.job, user=job.user,
                                             account=job.account, fs=group.fs, target=group.target)
@@ -139,8 +160,9 @@ class SweepPoints:
                     begin = [(name, then.get(name, 0)) for name in sorted(fields)
                              if not goes_on or name not in then]
                     if begin:
-                        yield line(head, begin, before_ms)
-                yield line(head, [*sorted(fields.items()), ("lower_bound", int(low))], now_ms)
+                        yield line(head, begin, before_ms, self.too_large)
+                yield line(head, [*sorted(fields.items()), ("lower_bound", int(low))], now_ms,
+                           self.too_large)
 
 
 class Lines:

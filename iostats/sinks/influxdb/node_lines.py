@@ -34,8 +34,8 @@ class NodeLines:
         self._written: dict[tuple[str, str], float] = {}        # the slot of its last point
 
     def lines(self, slot: float, every_s: float,
-              clients: Mapping[str, NodeClients]) -> Iterator[str]:
-        """The points of one sweep, one line each."""
+              clients: Mapping[str, NodeClients], too_large: list[str]) -> Iterator[str]:
+        """The points of one sweep, one line each; `too_large`: as of `line`."""
         slot_before = slot - every_s if self._slot is None else self._slot
         now_ms, before_ms = round(slot * 1000), round(slot_before * 1000)
         written = {}
@@ -44,8 +44,8 @@ class NodeLines:
                 continue
             key, head = (one.fs, one.node), "lustre_client" + tags_of(fs=one.fs, node=one.node)
             if self._written.get(key) != slot_before:
-                yield line(head, zip(NODE_FIELDS, one.before), before_ms)
+                yield line(head, zip(NODE_FIELDS, one.before), before_ms, too_large)
             yield line(head, [*zip(NODE_FIELDS, one.totals), ("lower_bound", int(one.is_low))],
-                       now_ms)
+                       now_ms, too_large)
             written[key] = slot
         self._slot, self._written = slot, written

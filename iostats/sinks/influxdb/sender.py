@@ -139,7 +139,11 @@ class InfluxDB:
                   clients: dict[str, NodeClients]) -> None:
         lines = list(sweep.lines())
         if self._nodes is not None and clients:
-            lines += self._nodes.lines(sweep.slot, every_s, clients)
+            lines += self._nodes.lines(sweep.slot, every_s, clients, sweep.too_large)
+        if sweep.too_large:
+            self._say_once("too large", f"{sweep.too_large[0]} is above 2**63 - 1, the largest "
+                           f"integer of a database: {len(sweep.too_large)} such fields of this "
+                           f"sweep are left out, the rest of their points is written")
         self._put(lines)
 
     def _keep_events(self, events: Sequence[Event], names: Mapping[str, str]) -> int:
