@@ -73,12 +73,16 @@ _OPERATIONS = (
     _operation("readdir", "Pieces of directories listed.",
                caveat="Several calls for a large directory."),
     _operation("statfs", "statfs() calls, such as df's."),
-    _operation("flock", "flock() and fcntl() lock calls.", caveat="From 2.17.0 on half of what the "
-               "kernel counts, which is two a call, but one for a call that failed."),
+    _operation("flock", "flock() and fcntl() calls that lock or unlock; an upper bound (<=).",
+               caveat="The kernel unlocks at close() what is still locked, and counts that too.  "
+               "From 2.17.0 on half of what it counts: two a call, but one for a call that "
+               "failed."),
     _operation("mmap", "mmap() calls."),
     _operation("page_fault", "Pages of mapped files read.", "2.9"),
     _operation("page_mkwrite", "Pages of mapped files made writable.", "2.9"),
-    _operation("splice", "splice() and sendfile() calls.", "2.17"),
+    _operation("splice", "splice() and sendfile() calls that read a file.", "2.17", caveat=
+               "One for each piece of up to 64 KiB (16 pages of a pipe), and one at the end of the "
+               "file."),
     _operation("ioctl", "ioctl() calls.", caveat="Mostly of lfs, lctl and mount."),
     _operation("setxattr", "Extended attributes set."),
     _operation("getxattr", "Extended attributes read."),
@@ -104,7 +108,8 @@ METRICS = (
            "What came from the servers to the node.",
            "In whole pages, with read-ahead: it may be more than the application read."),
     Metric("network.write_bytes", "osc+mdc", "write_bytes", "sum", "bytes", "2.5",
-           "What went from the node to the servers.", ""),
+           "What went from the node to the servers.",
+           "A page that is written again after it was sent is sent again."),
     Metric("network.read_rpcs", "osc+mdc", "read_bytes", "samples", "RPCs", "2.5",
            "Bulk read requests to the servers.",
            "From rpc_stats (pages per rpc) where `stats` is not readable."),

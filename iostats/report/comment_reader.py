@@ -18,7 +18,7 @@ from iostats.report.accounting_comment import (
     CommentEntry,
     CommentError,
 )
-from iostats.totals.bounds import NUMBERS
+from iostats.totals.bounds import NUMBERS, UPPER_BOUNDS
 from iostats.totals.job_events import LOST, MAY_BE
 from iostats.totals.record import SCHEMA, Record
 
@@ -224,7 +224,9 @@ def _file_system(entry: CommentEntry, incomplete: bool) -> dict[str, Any]:
         "cached_read_bytes": None,
         "dirty_bytes": None, "series": None, "idle": None, "targets": {}, "per_node": {},
         "lower_bound": bool(incomplete or low or too_low), "too_low": list(too_low),
-        "too_high": sorted(entry.high), "write_bytes_max": None,
+        "too_high": [*sorted(entry.high), *(name for name in UPPER_BOUNDS
+                                            if (entry.operations or {}).get(name))],
+        "write_bytes_max": None,
         "incomplete": incomplete, "low": sorted(low),
         "notes": [],
     }

@@ -33,7 +33,7 @@ from iostats.report.newer_release import as_known
 from iostats.report.screen import LOG, finished
 from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
 from iostats.report.text_table import bytes_of_programs, file_systems_of, in_width, table
-from iostats.totals.bounds import mark, mark_of_node_mean, mark_of_source
+from iostats.totals.bounds import mark, mark_of_node_mean, mark_of_operation, mark_of_source
 from iostats.totals.record import PhaseFileSystem, Record
 
 TYPE_CHECKING = False
@@ -243,7 +243,7 @@ def _operation(fs: FileSystemRecord, name: str) -> str:
     row = fs.operations.get(name)
     if row is None and OTHERS in fs.operations:
         return "-"                        # it may be among those
-    return f"{mark(fs, 'operations')}{row.count if row else 0}"
+    return f"{mark_of_operation(fs, name)}{row.count if row else 0}"
 
 
 def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:

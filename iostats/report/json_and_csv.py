@@ -101,7 +101,7 @@ def _numbers_of_nodes(fs: FileSystemRecord) -> Iterator[tuple[str, str, Any, boo
     for name, row in (fs.operations or {}).items():
         for metric, value in ((name, row.count), (f"{name}_seconds", row.seconds)):
             if value is not None:
-                yield "operations", metric, value, "operations" in low, False
+                yield "operations", metric, value, "operations" in low, metric in high
 
 
 def csv_cell(text: str) -> str:

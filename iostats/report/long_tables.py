@@ -12,6 +12,7 @@ from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import busiest_of, table
 from iostats.totals.bounds import (
     mark,
+    mark_of_operation,
     mark_of_ratio,
     mark_of_source,
     marks_of_spread,
@@ -84,7 +85,8 @@ def _times(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
     of_mean = mark_of_ratio(low, low)
     for name, row in with_calls(fs).items():
         if row.seconds is not None and row.count:
-            yield (fs.label, name, f"{low}{row.count}", f"{low}{row.seconds:.3f}",
+            yield (fs.label, name, f"{mark_of_operation(fs, name)}{row.count}",
+                   f"{low}{row.seconds:.3f}",
                    f"{of_mean}{row.seconds / row.count * 1000:.3f}",
                    "-" if row.stddev_s is None else f"{of_mean}{row.stddev_s * 1000:.3f}")
 

@@ -1,5 +1,7 @@
 """
-Why the bytes that programs read and wrote differ from those that went over the network.
+By how much the bytes that programs read and wrote differ from those that went over the network.
+
+A cause is named only where a counter shows it; docs/counters.md has those that no counter shows.
 """
 
 from __future__ import annotations
@@ -22,39 +24,32 @@ def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     if (not application or not network or network.read_bytes is None
             or network.write_bytes is None):
         return lines
+    other = fs.other or {}
     happened = {name for name, row in (fs.operations or {}).items() if row.count}
-    # Not counted since 2.14, which is the first to have a line for read() and write().
-    libaio = ["libaio or io_uring with O_DIRECT"] if fs.calls else []
     asked, came = application.read_bytes, network.read_bytes
     if asked and came < asked:
         lines.append(f"{either}{percent_text((asked - came) / asked)} of what was read did not "
-                     "come over the network"
-                     f"{_may_be(['from the page cache', 'holes in files'])}")
+                     "come over the network")
     elif came > asked:
-        whys = (["whole pages", "read-ahead"] if asked else [])
-        whys += ["pages that were written in part"] if application.write_calls else []
-        whys += ["mapped files"] if "page_fault" in happened else []
+        read_ahead = other.get("read_ahead_bytes")
+        parts = [f"{bytes_text(read_ahead, units)} of read-ahead"] if read_ahead else []
+        parts += ["mapped files"] if "page_fault" in happened else []
         lines.append(f"{either}{bytes_text(came - asked, units)} more came over the network than "
-                     f"was read{_may_be([*whys, *libaio])}")
-    asked, went = application.write_bytes, network.write_bytes
-    dirty, other = fs.dirty_bytes, fs.other or {}
+                     f"was read{_including(parts)}")
+    asked, went, dirty = application.write_bytes, network.write_bytes, fs.dirty_bytes
     if dirty:
         lines.append(f"{low}{bytes_text(dirty, units)} were written and not yet sent at the end")
     if went + (dirty or 0) < asked:
-        whys = ["overwritten or removed before it was sent"]
-        whys += ["not yet sent at the end"] * (dirty is None)
-        whys += ["discarded by an eviction"] * bool(other.get("evictions"))
         lines.append(f"{either}{bytes_text(asked - went - (dirty or 0), units)} less were sent "
-                     f"than written{_may_be(whys)}")
+                     f"than written")
     elif went > asked:
-        whys = ["what was in memory at the start", *libaio]
-        whys[:0] = ["small writes that are not counted"] * ("uncounted_write_calls" in other)
-        whys[:0] = ["mapped files"] * ("page_mkwrite" in happened)
+        parts = ["mapped files"] if "page_mkwrite" in happened else []
+        parts += ["small writes that are not counted"] if "uncounted_write_calls" in other else []
         lines.append(f"{either}{bytes_text(went - asked, units)} more were sent than "
-                     f"written{_may_be(whys)}")
+                     f"written{_including(parts)}")
     return lines
 
 
-def _may_be(whys: list[str]) -> str:
-    """Possible reasons in parentheses; no counter tells which of them it is."""
-    return f" (it may be {'; or '.join(whys)})" if whys else ""
+def _including(parts: list[str]) -> str:
+    """What counters show to be in an amount; nothing where they show nothing."""
+    return f", including {' and '.join(parts)}" if parts else ""

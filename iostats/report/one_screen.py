@@ -26,6 +26,7 @@ from iostats.report.text_table import busiest_of
 from iostats.totals.bounds import (
     mark,
     mark_of_node_mean,
+    mark_of_operation,
     mark_of_ratio,
     mark_of_source,
     marks_of_spread,
@@ -102,7 +103,8 @@ def _times(fs: FileSystemRecord) -> Block | None:
     whole = sum(row.seconds for _, row in timed)
     first, others = _first(timed, _MOST_OPERATIONS)
     rows: list[Sequence[Any]] = [(
-        f"  {name}", *_share(row.seconds, whole, low), low + brief_count(row.count),
+        f"  {name}", *_share(row.seconds, whole, low),
+        mark_of_operation(fs, name) + brief_count(row.count),
         low + brief_seconds(row.seconds), of_mean + brief_seconds(row.seconds / row.count),
         "-" if row.stddev_s is None else of_mean + brief_seconds(row.stddev_s))
         for name, row in first]

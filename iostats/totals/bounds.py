@@ -18,6 +18,8 @@ lustre/llite/file.c; docs/counters.md says by release what they count.
 
 from __future__ import annotations
 
+from iostats.base.errors import IostatsError
+from iostats.lustre import stats
 from iostats.lustre.stats import split_llite_name, split_target_name
 
 TYPE_CHECKING = False
@@ -33,11 +35,16 @@ if TYPE_CHECKING:
 
 # What may be too low or too high; "operations": all that are counted as calls of other kinds.
 NUMBERS = ("read_bytes", "write_bytes", "read_calls", "write_calls", "operations")
+# Operations of which the kernel makes some itself: it unlocks at close() what is still locked
+# (locks_remove_flock() and locks_remove_posix(), fs/locks.c), which llite counts as well.
+UPPER_BOUNDS = ("flock",)
 # Beside the numbers of programs, in the values of llite.
-BESIDE = ("uncounted_write_calls", "uncounted_write_bytes", "unexplained_read_bytes",
-          "unexplained_write_bytes", "evictions")
+BESIDE = ("uncounted_write_calls", "uncounted_write_bytes", "read_ahead_bytes",
+          "unexplained_read_bytes", "unexplained_write_bytes", "evictions")
 
-_READ_AHEAD_BYTES = 256 << 20       # by one read(), at most: SBI_DEFAULT_READ_AHEAD_PER_FILE_MAX
+# By which one read() or page fault extends the read-ahead window, at most: PTLRPC_MAX_BRW_SIZE, see
+# ras_increase_window(), lustre/llite/rw.c.  For clients that do not count what they read ahead.
+_READ_AHEAD_STEP_BYTES = 64 << 20
 _TINY = "small writes into pages that were not sent yet"
 _PCC = "there is a cache on the node (PCC), whose reads and writes are in no byte counter"
 
@@ -75,6 +82,7 @@ def compared(deltas: list[Delta], start: Snapshot | None, end: Snapshot,
     compared: each file has one of its own.
     """
     dirty = _dirty(start.files) if start else {}
+    read_ahead = _read_ahead_pages(start, end) if start else {}
     lost = _evictions(end.files, start.wall_ns // 1_000_000_000 if start else 0)
     caches = _with_caches(end.files)
     moved: dict[tuple[str, str], list[int]] = {}
@@ -88,7 +96,9 @@ def compared(deltas: list[Delta], start: Snapshot | None, end: Snapshot,
         place = one.file_system, one.instance
         if one.source == "llite" and one.values is not None:
             if start and place in moved and not one.lower_bound:
-                one = _beside(one, moved[place], dirty.get(place, 0), page_bytes)
+                pages = read_ahead.get(place)
+                one = _beside(one, moved[place], dirty.get(place, 0), page_bytes,
+                              None if pages is None else pages * page_bytes)
             if place in caches or any(name.startswith("pcc_") for name in one.values):
                 one = one._replace(lower_bound=True, why="; ".join(filter(None, (one.why, _PCC))))
             if place in lost:
@@ -127,17 +137,59 @@ def _evictions(files: Iterable[File], since_s: int) -> OfMounts:
     return found
 
 
-def _beside(llite: Delta, moved: list[int], dirty: int, page_bytes: int) -> Delta:
+def _read_ahead_pages(start: Snapshot, end: Snapshot) -> OfMounts:
+    """
+    {(file system, instance): pages read ahead} of the mounts whose client counts them.
+
+    A client whose counters have `readahead_pages` or `hybrid_...` (2.15.62 and later) counts what
+    it reads ahead; without either line it is not known whether it does.  A mount whose file was
+    cleared, or was not readable at the start, is left out.
+    """
+    counts = {split_llite_name(file.name) for file in end.files
+              if file.source == "llite" and "\nhybrid_" in file.text}
+    then, now = _read_ahead_readings(start), _read_ahead_readings(end)
+    mounted = {file.name for file in start.files if file.source == "llite"}
+    found: OfMounts = {}
+    for name, (began, pages, has_line) in now.items():
+        place = split_llite_name(name)
+        before = then.get(name) if name in mounted else (began, 0, False)
+        if place and before and before[0] == began and (has_line or place in counts):
+            found[place] = max(0, pages - before[1])
+    return found
+
+
+def _read_ahead_readings(snapshot: Snapshot) -> dict[str, tuple[int | None, int, bool]]:
+    """{llite directory: (start_time in ns, pages read ahead, the file has this counter)}."""
+    found = {}
+    for file in snapshot.files:
+        if file.source == "read_ahead" and not file.errno:
+            try:
+                reading = stats.parse(file.text, file.path)
+            except IostatsError:
+                continue
+            counter = reading.counters.get("readahead_pages")
+            found[file.name] = (reading.start_ns, counter.sum or 0 if counter else 0,
+                                counter is not None)
+    return found
+
+
+def _beside(llite: Delta, moved: list[int], dirty: int, page_bytes: int,
+            read_ahead: int | None) -> Delta:
     values, (came, went) = llite.values or {}, moved
     at_ends = 2 * page_bytes * values.get("write_calls", 0)
-    more = {}
+    more = {"read_ahead_bytes": read_ahead} if read_ahead else {}
     sent = (went - dirty - values.get("write_bytes", 0) - values.get("uncounted_write_bytes", 0)
             - values.get("page_mkwrite", 0) * page_bytes)
     if sent > at_ends + values.get("write_bytes", 0) // 64:
         more["unexplained_write_bytes"] = sent
     got = came - values.get("read_bytes", 0)
-    reads = values.get("read_calls", 0)
-    if got > at_ends + reads * _READ_AHEAD_BYTES and not values.get("page_fault"):
+    reads, faults = values.get("read_calls", 0), values.get("page_fault", 0)
+    if read_ahead is None:
+        asked = (reads + faults) * _READ_AHEAD_STEP_BYTES
+    else:
+        got -= read_ahead
+        asked = page_bytes * (2 * reads + faults) + values.get("read_bytes", 0) // 64
+    if got > at_ends + asked:
         more["unexplained_read_bytes"] = got
     return llite._replace(values={**values, **more}) if more else llite
 
@@ -146,7 +198,8 @@ def _beside(llite: Delta, moved: list[int], dirty: int, page_bytes: int) -> Delt
 
 def of_sums(llite: Mapping[str, int] | None, is_low: bool) -> dict[str, Any]:
     """
-    {too_low, too_high: names of NUMBERS; write_bytes_max} of a file system.
+    {too_low: names of NUMBERS; too_high: those, or of UPPER_BOUNDS; write_bytes_max} of a file
+    system.
 
     `is_low`: a node is missing, or some file of llite began again or could not be read.
     """
@@ -154,12 +207,14 @@ def of_sums(llite: Mapping[str, int] | None, is_low: bool) -> dict[str, Any]:
         return {"too_low": [], "too_high": [], "write_bytes_max": None}
     wrote = llite.get("write_bytes", 0)
     low = set(NUMBERS) if is_low else {
-        f"{way}_bytes" for way in ("read", "write") if llite.get(f"unexplained_{way}_bytes")}
+        f"{way}_{what}" for way in ("read", "write") if llite.get(f"unexplained_{way}_bytes")
+        for what in ("bytes", "calls")}
     most = None if "write_bytes" in low else wrote + llite.get("uncounted_write_bytes", 0)
     if llite.get("uncounted_write_calls"):
         low.add("write_bytes")
     return {"too_low": [name for name in NUMBERS if name in low],
-            "too_high": ["write_bytes"] if wrote and llite.get("evictions") else [],
+            "too_high": [*(["write_bytes"] if wrote and llite.get("evictions") else []),
+                         *(name for name in UPPER_BOUNDS if llite.get(name))],
             "write_bytes_max": most}
 
 
@@ -186,13 +241,15 @@ def notes_of_sums(llite: Mapping[str, int], most: int | None, sent: int | None =
         number = llite["evictions"]
         found.append(f"{number} eviction{'s' * (number > 1)} by targets: what was written and not "
                      f"sent was thrown away, and is in the bytes written")
-    for way, done in (("read", "came over the network"), ("write", "went over the network")):
+    if any(llite.get(name) for name in UPPER_BOUNDS):
+        found.append("flock has in it what the kernel unlocks by itself at close()")
+    for way, moved in (("read", "came"), ("write", "went")):
         more = llite.get(f"unexplained_{way}_bytes")
         if more:
-            found.append(f"{bytes_text(more)} {done} that no {way}() asked for: it may be libaio "
-                         f"or io_uring with O_DIRECT, which Lustre does not count since 2.14"
-                         f"{', or posix_fadvise()' if way == 'read' else ''}; the bytes "
-                         f"{'read' if way == 'read' else 'written'} may be too low")
+            found.append(f"{bytes_text(more)} {moved} over the network that no counted {way}() "
+                         f"asked for: the {way} calls and bytes may be too low (Lustre 2.14 and "
+                         f"later counts no asynchronous direct I/O: libaio, io_uring, loop "
+                         f"devices)")
     return found
 
 
@@ -207,6 +264,16 @@ def numbers_too_low(fs: Mapping[str, Any]) -> Iterable[str]:
 def mark(fs: Mapping[str, Any], number: str) -> str:
     """">= ", "<= ", "~ " or "": which way a number of programs may be wrong."""
     return mark_of(number in numbers_too_low(fs), number in fs.get("too_high", ()))
+
+
+def mark_of_operation(fs: Mapping[str, Any], name: str) -> str:
+    """The same of the count of one operation."""
+    return mark_of("operations" in numbers_too_low(fs), name in fs.get("too_high", ()))
+
+
+def least_by_programs(name: str, count: int) -> int:
+    """How often programs have called an operation, at least, where llite counted `count`."""
+    return -(-count // 2) if name in UPPER_BOUNDS else count
 
 
 def mark_of(low: object, high: object) -> str:
@@ -235,7 +302,7 @@ def marks_of_spread(fs: Mapping[str, Any], metric: str) -> tuple[str, str, str]:
     raise the most.
     """
     low = numbers_too_low(fs)
-    most = mark(fs, metric if metric in NUMBERS else "operations")
+    most = mark(fs, metric) if metric in NUMBERS else mark_of_operation(fs, metric)
     return ("~ ", "~ ", most) if "operations" in low else (most, most, most)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import partial
 from operator import itemgetter
 
-from iostats.totals.bounds import NUMBERS
+from iostats.totals.bounds import NUMBERS, UPPER_BOUNDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ LIMITS: dict[str, dict[str, Any]] = {
     "Share": {"type": "number", "minimum": 0, "maximum": 1},
     "Amount": {"type": "number"},
     "JobName": {"type": "string", "minLength": 1, "maxLength": 128},
-    "Numbers": {"type": "array", "uniqueItems": True, "items": {"enum": list(NUMBERS)}},
+    "Numbers": {"type": "array", "uniqueItems": True,
+                "items": {"enum": [*NUMBERS, *UPPER_BOUNDS]}},
     "SchemaNumber": {"const": SCHEMA},
     "Severity": {"type": "integer", "minimum": 0, "maximum": 3},
     "Teller": {"enum": ["nodes", "servers", "both"]},
@@ -345,7 +346,7 @@ class FileSystemRecord(RecordPart):
         too_low: numbers of programs that may be too low (of `application`, and `operations` for all
             counts of `operations`); notes and coverage say why
         too_high: numbers of programs that may be too high: what an eviction threw away was written,
-            and is not in the file system
+            and is not in the file system; `flock` of `operations` has unlocks that the kernel makes
         write_bytes_max: the most that programs have written: write_bytes, and what the calls that
             are not in it can have written at most; null where there is no such limit
         incomplete: a node, or a part of one's work, is missing; then every number may be too low

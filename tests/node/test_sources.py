@@ -268,7 +268,7 @@ def test_the_chosen_file_systems_are_read_by_every_source(tmp_path, key, text, n
     """A second file system with nothing over the network would be a wrong number."""
     known = sources.known()
     for name in ("snx11001", "snx11002", "home"):
-        for file in ("stats", "uuid", "stats_track_pid", "pcc"):
+        for file in ("stats", "uuid", "stats_track_pid", "pcc", "read_ahead_stats"):
             put(tmp_path, f"proc/fs/lustre/llite/{name}-ff9a/{file}")
         for file in ("stats", "rpc_stats", "state", "cur_dirty_bytes"):
             put(tmp_path, f"proc/fs/lustre/osc/{name}-OST0000-osc-ff9a/{file}")

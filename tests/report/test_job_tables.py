@@ -516,8 +516,7 @@ def test_what_the_page_cache_has_saved_is_told_where_both_numbers_stand():
     record, choices = job(*WHOLE)
     [fs] = [fs for fs in record["file_systems"] if fs["name"] == "snx11001"]
     fs["network"]["read_bytes"] = 80 * 2**20
-    why = ("snx11001: 75 % of what was read did not come over the network (it may be from the page "
-           "cache; or holes in files)\n")
+    why = "snx11001: 75 % of what was read did not come over the network\n"
     assert why not in job_tables.text(record, choices, "plain")
     record = with_harvest(record, at_servers())
     assert f"note: {why}" in job_tables.text(record, choices, "plain")

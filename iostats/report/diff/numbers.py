@@ -17,7 +17,7 @@ from math import inf, isfinite
 from iostats.base.errors import one_line
 from iostats.lustre.metrics import is_operation
 from iostats.report.accounting_comment import OTHERS
-from iostats.totals.bounds import numbers_too_low
+from iostats.totals.bounds import least_by_programs, numbers_too_low
 from iostats.totals.record import CLASSES, SCHEMA
 
 TYPE_CHECKING = False
@@ -230,7 +230,7 @@ def _operations(rows: Mapping[str, Any], is_low: bool) -> dict[str, Bounds]:
         name = one_line(name)
         calls, took = f"calls of {name}", f"time in {name}"
         if count is not None:
-            found[calls] = Bounds(count, inf if is_low else count, COUNT)
+            found[calls] = Bounds(least_by_programs(name, count), inf if is_low else count, COUNT)
         if seconds is not None:
             found[took] = Bounds(seconds, inf if is_low else seconds, SECONDS)
             _mean(found, took, calls, f"mean time of {name}", MEAN_SECONDS)

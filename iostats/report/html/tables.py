@@ -29,6 +29,7 @@ from iostats.totals.bounds import (
     mark,
     mark_of_layer,
     mark_of_node_mean,
+    mark_of_operation,
     mark_of_ratio,
     mark_of_source,
     marks_of_spread,
@@ -118,7 +119,7 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
     for name, row in busy[:MOST_ROWS]:
         seconds = row.seconds
         rows.append([
-            name, _marked(low, f"{row.count:,}"),
+            name, _marked(mark_of_operation(fs, name), f"{row.count:,}"),
             "-" if seconds is None else _marked(low, f"{seconds:,.3f}"),
             "-" if seconds is None else _marked(of_mean, f"{seconds / row.count * 1000:,.3f}"),
             "-" if row.stddev_s is None else _marked(of_mean, f"{row.stddev_s * 1000:,.3f}"),
