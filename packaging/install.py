@@ -291,7 +291,8 @@ def _has_user(place, name):
 def _doctor(place, starts):
     """[line] of what the doctor finds in the way, but that the unit `starts` is not started yet."""
     done = _output_of_doctor(place)
-    found = [f"{one['name']}: {one['text']}; fix: {one['fix']}" for one in done["checks"]
+    found = [f"{one['name']}: {one['text']}; {'check' if one['check'] else 'fix'}: {one['mend']}"
+             for one in done["checks"]
              if one["state"] == "problem" and not one["fix"].endswith(f" {starts}")]
     print(f"doctor: {len(found) or 'no'} problem{'s' * (len(found) != 1)} "
           f"(iostats_client.py doctor has all)")

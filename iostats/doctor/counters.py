@@ -204,10 +204,10 @@ def _release(root: str, counters: list[File], read: dict[tuple[str, str], Readin
     release = "2.15.0 or 2.15.1" if boot_clock else looks_like(signs)
     version = text_below(root, "sys/fs/lustre/version",
                          "proc/fs/lustre/version").strip().partition("\n")
-    return Check(NOTE, "release", f"looks like {release}: "
-                 + ", ".join([what for _, _, what in signs]
-                             + ["seconds since boot"] * boot_clock)
-                 + f"; the version file says {version[0] or 'nothing'}")
+    reasons = [what for _, _, what in signs] + ["seconds since boot"] * boot_clock
+    return Check(NOTE, "release", (
+        f"looks like {release}: {', '.join(reasons)}" if reasons else
+        "no counter file shows which") + f"; the version file says {version[0] or 'nothing'}")
 
 
 def _start_time(root: str, read: dict[tuple[str, str], Reading],

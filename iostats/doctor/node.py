@@ -121,7 +121,7 @@ def _mounts(root: str, counters: list[File]) -> Check:
     if not counters:
         return Check(NOTE, "lustre", "no Lustre file system is mounted")
     if not points:
-        return Check(NOTE, "lustre", "mounted, but where is not in sight of this process")
+        return Check(NOTE, "lustre", "mounted, but not at a path that this process can see")
     return Check(OK, "lustre", "; ".join(f"{name} on {', '.join(where)}"
                                          for name, where in sorted(points.items())))
 

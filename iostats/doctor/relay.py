@@ -14,7 +14,7 @@ from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.site import clock
 from iostats.wire import auth, client, protocol, relays, secret
 from iostats.wire.relay_auth import RelaySecret, secret_from, secret_to
-from iostats.wire.site_servers import site_servers
+from iostats.wire.site_servers import REACH_WITHIN_S, site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _unknown(config: Config, destinations: Iterable[Destination], sources: Itera
     """[Check] of LNets of which no client is known, where some are of others."""
     try:
         signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
-        known = site_servers(config).call(signs, node, "lnets", {})
+        known = site_servers(config, REACH_WITHIN_S).call(signs, node, "lnets", {})
     except (IostatsError, OSError):
         return []                                   # other lines say why
     if not known:
@@ -79,7 +79,8 @@ def _destination(config: Config, to: Destination, name: str) -> list[Check]:
                       else "systemctl restart iostats-site.service")]
     there = f"{to.host}:{to.port}"
     try:
-        hello, by = client.server_at(to.host, to.port, protocol.SITE, signs, name)
+        hello, by = client.server_at(to.host, to.port, protocol.SITE, signs, name,
+                                     REACH_WITHIN_S)
     except OSError as error:
         found = [Check(PROBLEM, what, f"{there}: {error.strerror or error}",
                        f"ssh {to.host} systemctl start iostats-site.service")]

@@ -27,7 +27,7 @@ from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.node import delivery, start_files
 from iostats.schedulers import commands as scheduler_commands
 from iostats.wire import auth, client, protocol
-from iostats.wire.site_servers import name_of, site_servers
+from iostats.wire.site_servers import REACH_WITHIN_S, name_of, site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _batch(config: Config) -> list[Check]:
         return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from "
                                           f"{_facts_source(system.NAME)}")]
     except NotReadable as error:
-        return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
+        return [Check(NOTE, "batch system", f"{system.NAME}; job details unavailable: {error}")]
 
 
 def _facts_source(system: str) -> str:
@@ -82,7 +82,7 @@ def _facts_source(system: str) -> str:
     python = os.path.join(home, "venv/bin/python")
     status, text, wrong = scheduler_commands.ask([
         python if os.path.exists(python) else sys.executable, "-I", "-c", _TRY_SOURCE, home,
-        system])
+        system], shown=f"the commands of {system}")
     if status:
         raise NotReadable(wrong.rpartition("\n")[2] or f"the look-up ended with status {status}")
     return text.strip()
@@ -167,7 +167,7 @@ def _site_at(config: Config, server: tuple[str, int], signs: list[auth.Credentia
     (host, port), where = server, name_of(server)
     get = fetch(host, config["site.secret"])
     try:
-        hello, by = client.server_at(host, port, protocol.SITE, signs, node)
+        hello, by = client.server_at(host, port, protocol.SITE, signs, node, REACH_WITHIN_S)
     except socket.gaierror as error:
         return [Check(PROBLEM, "site", f"{where}: {error.strerror or error} ([site] host)",
                       "iostats config --check")]

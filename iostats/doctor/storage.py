@@ -13,7 +13,6 @@ import time
 from iostats import schedulers
 from iostats.base import disk_queue, private_files
 from iostats.base.errors import StateError
-from iostats.base.private_files import read_text
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.doctor.storage_events import examine_events
@@ -58,7 +57,7 @@ def examine(config: Config, root: str) -> list[Check]:
             looks = [inspect(one, job_of) for one in found]
             checks.append(_job_stats(looks, root))
             if checks[-1].state == OK:
-                checks.append(_job_ids(looks, config, root))
+                checks.append(_job_ids(looks, config))
         except ValueError as error:
             checks.append(Check(PROBLEM, "job ids", f"{config.origin['harvest.job_id']}: [harvest] "
                                 f"job_id: {error}", "iostats config --check"))
@@ -103,32 +102,23 @@ def _job_stats(looks: Sequence[Inspection], root: str) -> Check:
     return Check(OK, "job_stats", f"{len(looks)} in {', '.join(places)}; {entries} entries")
 
 
-def _job_ids(looks: Sequence[Inspection], config: Config, root: str) -> Check:
-    """Whether I/O is tagged with job ids, which each client's jobid_var decides."""
+def _job_ids(looks: Sequence[Inspection], config: Config) -> Check:
+    """
+    Whether entries of now are of jobs.
+
+    Each client's jobid_var decides how its requests are tagged; that of this server is for the I/O
+    of its own processes, and is not read.  Entries expire, so that there are none proves nothing.
+    """
     entries, jobs = (sum(getattr(one, name) for one in looks) for name in ("entries", "jobs"))
     form = config["harvest.job_id"]
-    shown = _jobid_var(root)
-    here = f"; jobid_var is {shown!r} here" if shown else ""
-    variables = config["node.job_id_variables"] or ["SLURM_JOB_ID"]
-    fix = f"lctl set_param -P jobid_var={variables[0]}"
     if jobs:
-        return Check(OK, "job ids", f"{jobs} of {entries} entries are of jobs ({form}){here}")
-    if entries:
-        return Check(NOTE, "job ids", f"none of {entries} entries is of a job ({form}){here}; "
-                                      f"on the MGS, for all nodes", fix)
-    if shown == "disable":
-        return Check(PROBLEM, "job ids", "no entry: processes are not tagged with a job id "
-                                         "(jobid_var=disable); on the MGS, for all nodes", fix)
-    return Check(NOTE, "job ids", f"no entry: no job of late, or none tells its id{here}")
-
-
-def _jobid_var(root: str) -> str:
-    for place in ("sys", "proc"):
-        try:
-            return read_text(os.path.join(root, place, "fs/lustre/jobid_var")).strip()[:40]
-        except OSError:
-            continue
-    return ""
+        return Check(OK, "job ids", f"{jobs} of {entries} entries are of jobs ({form})")
+    variable = (config["node.job_id_variables"] or ["SLURM_JOB_ID"])[0]
+    return Check(NOTE, "job ids", (
+        f"none of {entries} entries is of a job now ({form})" if entries else "no entries now")
+        + f"; compute nodes decide which job id their I/O carries (jobid_var; to set it on all, on "
+          f"the MGS: lctl set_param -P jobid_var={variable}); on a compute node",
+        "lctl get_param jobid_var")
 
 
 def _cleanup(found: Sequence[LocalTarget], config: Config) -> Check:

@@ -78,8 +78,11 @@ def directories(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int 
         directory = f"{place}/{kind}"
         try:
             # A snapshot has a name as one word of UTF-8; Lustre's own are ASCII (mkfs.lustre).
+            # Names such as scratch-OST0000-osc-MDT0000 below osc/ are links to an MDT's own
+            # devices (lustre/osp/lproc_osp.c), not a client's.
             yield directory, [name for name in os.listdir(os.path.join(root, directory))
-                              if name.isprintable() and " " not in name], 0
+                              if name.isprintable() and " " not in name
+                              and not name.rpartition("-")[2].startswith("MDT")], 0
         except OSError as error:
             # debugfs's own root is closed to users (0700): the directory may be there or not.
             if error.errno not in ABSENT:

@@ -28,16 +28,20 @@ def run_command(argv: Sequence[str]) -> CompletedProcess[str]:
                           encoding="utf-8", errors="replace", env={**os.environ, "LC_ALL": "C"})
 
 
-def ask(argv: Sequence[str], run: Run | None = None) -> tuple[int, str, str]:
-    """(exit status, what it printed, its first line of error) of a command; NotReadable."""
+def ask(argv: Sequence[str], run: Run | None = None, shown: str = "") -> tuple[int, str, str]:
+    """
+    (exit status, what it printed, its first line of error) of a command; NotReadable.
+
+    `shown`: what an error calls the command, where its command line means nothing to a reader.
+    """
     import subprocess
     try:
         done = (run or run_command)(argv)
     except subprocess.TimeoutExpired as error:
-        raise NotReadable(f"{_shown(argv)}: expected an answer within {error.timeout:g} s, got "
-                          f"none; is the batch system up?") from None
+        raise NotReadable(f"{shown or _shown(argv)}: expected an answer within {error.timeout:g} "
+                          f"s, got none; is the batch system up?") from None
     except OSError as error:
-        raise NotReadable(f"{_shown(argv)}: expected the batch system's command, got "
+        raise NotReadable(f"{shown or _shown(argv)}: expected the batch system's command, got "
                           f"{error.strerror or error}; is it in PATH here?") from None
     wrong = (done.stderr or "").strip()
     return done.returncode, done.stdout or "", wrong

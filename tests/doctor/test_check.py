@@ -4,16 +4,30 @@ A line of the doctor, as text and as JSON.
 
 import pytest
 
-from iostats.doctor.check import NOTE, OK, PROBLEM, Check, as_json, as_text, quoted
+from iostats.doctor.check import NOTE, OK, PROBLEM, Check, as_json, as_text, only_shows, quoted
 
 CHECKS = [Check(OK, "python", "3.11.7"), Check(NOTE, "reader", "none"),
-          Check(PROBLEM, "llite", "1 of 1 not read", "make install-reader")]
+          Check(PROBLEM, "llite", "1 of 1 not read", "make install-reader"),
+          Check(NOTE, "site", "Network is unreachable", "ping -c 3 mgmt1")]
 
 
-def test_each_check_is_a_line_and_only_a_fix_is_offered():
+def test_each_check_is_a_line_and_a_command_that_fixes_nothing_is_called_check():
     assert ("ok       python: 3.11.7\n"
             "note     reader: none\n"
-            "problem  llite: 1 of 1 not read; fix: make install-reader\n") == as_text(CHECKS)
+            "problem  llite: 1 of 1 not read; fix: make install-reader\n"
+            "note     site: Network is unreachable; check: ping -c 3 mgmt1\n") == as_text(CHECKS)
+
+
+@pytest.mark.parametrize("command, expected", [
+    ("ping -c 3 mgmt1", True), ("ssh mgmt1 'ss -ltnp sport = :8022'", True),
+    ("ssh mgmt1 df -h", True), ("sudo iostats_client.py doctor", True),
+    ("nsenter -t 1 -m iostats_client.py doctor", True), ("iostats config --check", True),
+    ("lctl get_param osc.*.import", True), ("etcdctl endpoint health", True),
+    ("lctl set_param llite.*.tiny_write=0", False), ("chronyc makestep", False),
+    ("ssh mgmt1 'systemctl start iostats-site.service'", False),
+    ("iostats_client.py deliver", False), ("iostats ldms rollback", False)])
+def test_what_changes_nothing_is_no_fix(command, expected):
+    assert expected == only_shows(command)
 
 
 def test_json_counts_the_problems_and_has_the_fix_under_both_of_its_names():
@@ -21,7 +35,10 @@ def test_json_counts_the_problems_and_has_the_fix_under_both_of_its_names():
     found = as_json(iter(CHECKS))
     assert 1 == found["problems"]
     assert {"state": "problem", "name": "llite", "text": "1 of 1 not read",
-            "fix": "make install-reader", "mend": "make install-reader"} == found["checks"][2]
+            "fix": "make install-reader", "check": "", "mend": "make install-reader"
+            } == found["checks"][2]
+    assert {"state": "note", "name": "site", "text": "Network is unreachable", "fix": "",
+            "check": "ping -c 3 mgmt1", "mend": "ping -c 3 mgmt1"} == found["checks"][3]
 
 
 @pytest.mark.parametrize("path, expected", [

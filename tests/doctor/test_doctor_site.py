@@ -5,6 +5,7 @@ whether users may read their own records.  From outside: processes and small tre
 from __future__ import annotations
 
 import os
+import shutil
 import time
 
 import pytest
@@ -38,7 +39,8 @@ def checks_of(desk, **choices):
     done = desk.client("doctor", "--json", "--config", config, "--root", desk.tree(**BEFORE),
                        job=False, env={"PATH": f"{desk.bin}:/usr/bin-of-nobody"})
     assert "" == done.err
-    return {one["name"]: (one["state"], one["text"], one["fix"]) for one in done.record["checks"]}
+    return {one["name"]: (one["state"], one["text"], one["fix"] or one["check"])
+            for one in done.record["checks"]}
 
 
 # -- the batch system ------------------------------------------------------------------------------
@@ -56,8 +58,17 @@ def test_a_controller_that_does_not_answer_is_named(desk):
     script(desk.bin / "squeue", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n"
            "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n")
     state, text, _ = checks_of(desk)["batch system"]
-    assert "note" == state and text.startswith("slurm; no facts of jobs: squeue ")
+    assert "note" == state and text.startswith("slurm; job details unavailable: squeue ")
     assert "Unable to contact slurm controller" in text
+
+
+def test_a_controller_that_never_answers_is_one_plain_line(desk):
+    """No command line of ours, and no Python source."""
+    script(desk.bin / "squeue", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n"
+           f"exec {shutil.which('sleep')} 60\n")
+    assert ("note", "slurm; job details unavailable: the commands of slurm: expected an answer "
+            "within 10 s, got none; is the batch system up?", ""
+            ) == checks_of(desk)["batch system"]
 
 
 def test_without_a_batch_system_there_is_no_line(desk):

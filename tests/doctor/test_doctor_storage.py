@@ -21,7 +21,9 @@ from trees import samples
 
 LIST = "iostats_client.py harvest --list"
 START = "systemctl enable --now iostats-harvest.service"
-JOBID = "lctl set_param -P jobid_var=SLURM_JOB_ID"
+JOBID = "lctl get_param jobid_var"
+CLIENTS_DECIDE = ("; compute nodes decide which job id their I/O carries (jobid_var; to set it on "
+                  "all, on the MGS: lctl set_param -P jobid_var=SLURM_JOB_ID); on a compute node")
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def doctor(desk, root=None, env=None, **choices):
     done = desk.client("doctor", "--json", "--root", root or desk.root, "--config", config,
                        job=False, env=env)
     assert "" == done.err
-    checks = {one["name"]: (one["state"], one["text"], one["fix"])
+    checks = {one["name"]: (one["state"], one["text"], one["fix"] or one["check"])
               for one in done.record["checks"]}
     assert any(state == "problem" for state, _, _ in checks.values()) is bool(done.status)
     return checks
@@ -70,32 +72,55 @@ def test_a_node_that_is_no_storage_server_gets_no_line(desk):
 
 
 @pytest.mark.parametrize("tree", samples("captures", "2.16.1-server/s02*"))
-def test_a_real_server_whose_nodes_tell_no_job(desk, tree):
-    """Its jobid_var is disable; the entries are of programs."""
+def test_a_real_server_whose_clients_tagged_programs(desk, tree):
+    """Its own jobid_var is disable, which is not what its clients use."""
     checks = doctor(desk, tree)
     assert ("ok", "lustre: MDT0000 and 2 more", "") == checks["targets"]
-    assert ("note", "none of 7 entries is of a job (%j); jobid_var is 'disable' here; on the MGS, "
-                    "for all nodes", JOBID) == checks["job ids"]
+    assert ("note", f"none of 7 entries is of a job now (%j){CLIENTS_DECIDE}", JOBID
+            ) == checks["job ids"]
 
 
-@pytest.mark.parametrize("data, variable, expected", [
-    (b"", "disable\n", ("problem", "no entry: processes are not tagged with a job id "
-                                   "(jobid_var=disable); on the MGS, for all nodes", JOBID)),
-    (b"job_stats:\n", "procname_uid\n", ("note", "no entry: no job of late, or none tells its id; "
-                                                 "jobid_var is 'procname_uid' here", "")),
-    (b"", "", ("note", "no entry: no job of late, or none tells its id", "")),
-], ids=["disable", "by name, and idle", "not shown"])
-def test_job_stats_without_an_entry(desk, data, variable, expected):
+@pytest.mark.parametrize("tree", samples("captures", "2.16.1-server/s04*"))
+def test_a_real_server_whose_clients_tagged_jobs(desk, tree):
+    """6 of 13 entries are of jobs 4711 and 4712, whatever the server's own jobid_var is."""
+    assert ("ok", "6 of 13 entries are of jobs (%j)", "") == doctor(desk, tree)["job ids"]
+
+
+@pytest.mark.parametrize("data, variable", [
+    (b"", "disable\n"), (b"job_stats:\n", "procname_uid\n"), (b"", "")],
+    ids=["disable", "by name, and idle", "not shown"])
+def test_job_stats_without_an_entry_prove_nothing(desk, data, variable):
+    """Entries expire, and the server's own jobid_var is for its own processes."""
     desk.show(data)
     if variable:
         (desk.root / "proc/fs/lustre/jobid_var").write_text(variable)
-    assert expected == doctor(desk)["job ids"]
+    assert ("note", f"no entries now{CLIENTS_DECIDE}", JOBID) == doctor(desk)["job ids"]
+
+
+@pytest.mark.parametrize("is_root", [True, False], ids=["root", "a user"])
+def test_devices_of_an_mdt_are_no_mount_of_a_client(desk, is_root):
+    """osc/scratch-OST0000-osc-MDT0000 is a link to the MDT's own device, which root may read."""
+    desk.show([a_job(0)], "MDT0000")
+    for number in range(3):
+        name = f"scratch-OST000{number}-osc-MDT0000"
+        for place in ("sys/fs/lustre", "sys/kernel/debug/lustre"):
+            directory = desk.root / place / "osc" / name
+            directory.mkdir(parents=True)
+        (directory / "stats").write_text("snapshot_time 1795168807.000000041 secs.nsecs\n"
+                                         "obd_ping 23 samples [usecs] 37 41 900\n")
+    closed = desk.root / "sys/kernel/debug/lustre/osc"
+    if not is_root:
+        shutil.rmtree(closed)
+        closed.symlink_to(closed)           # neither root nor a user can list it
+    checks = doctor(desk)
+    assert ("note", "no Lustre file system is mounted", "") == checks["lustre"]
+    assert not {"osc", "release"} & set(checks)
 
 
 def test_ids_of_another_form_are_no_jobs(desk):
     """Until site.cfg says how they look."""
     desk.show([a_job(0, name="4711:1000:nid00023")])
-    assert ("note", "none of 1 entries is of a job (%j); on the MGS, for all nodes", JOBID) == (
+    assert ("note", f"none of 1 entries is of a job now (%j){CLIENTS_DECIDE}", JOBID) == (
         doctor(desk)["job ids"])
     assert ("ok", "1 of 1 entries are of jobs (%j:%u:%H)", "") == doctor(
         desk, harvest_job_id="%j:%u:%H")["job ids"]
@@ -223,7 +248,7 @@ def test_what_is_roots_is_no_problem_of_an_ordinary_user():
                  desk.root, "--config", desk.directory / "doctor.cfg"], env={"HOME": "/"}, cwd="/",
                 capture_output=True, text=True)
             assert "" == done.stderr
-            assert (f"note     spool: {desk.spool}: of the user who harvests; fix: sudo "
+            assert (f"note     spool: {desk.spool}: of the user who harvests; check: sudo "
                     f"iostats_client.py doctor\n") in done.stdout
             assert "ok       job_stats: 1 in /proc/fs/lustre/obdfilter; 1 entries\n" in done.stdout
             assert "\nproblem " not in done.stdout

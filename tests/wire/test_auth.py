@@ -725,7 +725,7 @@ def doctor(desk, port, env):
     """{name: (state, text, command)} of the doctor's checks of the server."""
     done: Done = desk.client("doctor", "--json", "--node", "nid00023", "--root",
                              desk.tree(**BEFORE), "--server", f"127.0.0.1:{port}", env=env)
-    return {one["name"]: (one["state"], one["text"], one["fix"])
+    return {one["name"]: (one["state"], one["text"], one["fix"] or one["check"])
             for one in done.record["checks"]}
 
 
