@@ -186,10 +186,10 @@ def _nodes(words: list[str]) -> list[str]:
             names = [name for name in word.split(",") if name]
         else:
             try:
-                names = node_sets.unfolded(word)
+                names = node_sets.unfolded(word, _MOST_NODES)
             except ValueError as error:
-                raise UsageError(f"NODES: expected a node list such as nid[001-004],login1, got "
-                                 f"{word[:40]!r}: {error}") from None
+                raise UsageError(f"NODES: expected a list of up to {_MOST_NODES:,} nodes such as "
+                                 f"nid[001-004],login1, got {word[:40]!r}: {error}") from None
         found.update(dict.fromkeys(names))
         if len(found) > _MOST_NODES:
             raise UsageError(f"NODES: expected up to {_MOST_NODES} nodes, got more: "

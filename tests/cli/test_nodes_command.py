@@ -100,8 +100,11 @@ def test_no_rows_do_not_say_that_nothing_was_done_where_nobody_looked(site, word
 
 
 @pytest.mark.parametrize("words, why", [
-    (["nid[001-"], "NODES: expected a node list such as nid[001-004],login1, got 'nid[001-'"),
-    (["nid[00001-99999]"], "NODES: expected up to 10000 nodes, got more"),
+    (["nid[001-"], "NODES: expected a list of up to 10,000 nodes such as nid[001-004],login1, got "
+                   "'nid[001-'"),
+    (["nid[00001-99999]"], "got 'nid[00001-99999]': more than 10,000 nodes"),
+    (["nid[1-999999999]"], "got 'nid[1-999999999]': more than 10,000 nodes"),
+    (["nid[1-9000]", "login[1-2000]"], "NODES: expected up to 10000 nodes, got more"),
     (["--sort", "nids"], "--sort: expected node, file_systems, read_bytes"),
     (["-o", "Jobs"], "--format: expected a field, got 'Jobs'; `iostats nodes -e` lists them"),
     (["-S", "then"], "--since: expected a time such as"),

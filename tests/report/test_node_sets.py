@@ -2,6 +2,8 @@
 Node lists as people write them, and as they are printed.
 """
 
+import sys
+
 import pytest
 
 from iostats.report import node_sets
@@ -24,7 +26,16 @@ def test_a_node_list_is_written_out():
         node_sets.unfolded("a[1-")
 
 
-def test_a_range_that_is_too_large_is_an_error_of_the_list():
-    """ClusterShell only asserts it: `iostats server --nodes` ended with a traceback."""
-    with pytest.raises(ValueError, match="range too large"):
-        node_sets.unfolded("a[1-1000000001]")
+@pytest.mark.parametrize("text", ["a[1-1000000001]", "nid[1-9][1-9][1-9]", "b,nid[23-4711]",
+                                  "nid[1-999999999/2]!nid1", "nid[1-" + "9" * 40 + "]"])
+def test_a_list_that_is_too_long_is_refused_before_its_names_are_made(text, monkeypatch):
+    """ClusterShell makes them all first, in gigabytes."""
+    monkeypatch.setitem(sys.modules, "ClusterShell.NodeSet", None)      # it is not asked
+    with pytest.raises(ValueError, match=r"^more than 370 nodes$"):
+        node_sets.unfolded(text, 370)
+
+
+@pytest.mark.parametrize("text, count", [
+    ("nid[1-23]", 23), ("nid[1-45/2]", 23), ("nid[1-30]!nid[1-7]", 23), ("a[1-5]b[1-4],c,d,e", 23)])
+def test_a_list_of_up_to_the_bound_is_written_out(text, count):
+    assert count == len(node_sets.unfolded(text, 37))
