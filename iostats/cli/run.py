@@ -30,6 +30,7 @@ from iostats.run.launcher import Nodes
 from iostats.run.measured import PartTotals, measured
 from iostats.schedulers import job_environment
 from iostats.server import process
+from iostats.server.http_server import bound_socket
 from iostats.server.job_server import JobServer, totals_options
 from iostats.wire import auth, secret
 
@@ -253,18 +254,28 @@ async def _prepared(command: Command, system: ModuleType, config: Config,
     try:
         _leave_files_for_connections(config)
         server = JobServer(totals, auth.server_credentials(config, totals.job, made, say), config)
-        await server.listen("127.0.0.1" if alone else "")
+        await server.listen(_loopback() if alone else "")
     except BaseException:
         if made:
             _forget(made)
         raise
-    host = "127.0.0.1" if alone else config["server.host"] or os.uname().nodename
+    host = _loopback() if alone else config["server.host"] or os.uname().nodename
+    if host.count(":") > 1 and not host.startswith("["):
+        host = f"[{host}]"
     client = _client(given, config, totals.job, f"{host}:{server.port}", made, alone, carries)
     # sbatch --export=NONE leaves not even a PATH, by which the nodes would find their Python.
     environ = {"PATH": os.defpath, **os.environ}
     return server, Nodes(launchers, client, environ, system.NO_LAUNCH_AT_END or alone,
                                      system.LAUNCHES_BY_SHELL, say,
                                      command.unblocked), made
+
+
+def _loopback() -> str:
+    """The address by which processes of this host reach each other: ::1 where IPv4 is off."""
+    with contextlib.suppress(OSError):
+        bound_socket("127.0.0.1", 0).close()
+        return "127.0.0.1"
+    return "::1"
 
 
 def _made_secret(config: Config, job: str, carries: bool) -> str | None:

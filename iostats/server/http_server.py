@@ -116,7 +116,7 @@ class HttpServer:
             except OSError as error:
                 if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                     raise NotDelivered(f"{host or 'all addresses'}: cannot listen there: "
-                                       f"{error.strerror} (see --listen)") from None
+                                       f"{error.strerror}") from None
                 continue
             await self.listen_at(bound)
             self.port = bound.getsockname()[1]

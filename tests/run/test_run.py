@@ -14,6 +14,7 @@ import os
 import pty
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -47,6 +48,8 @@ CHECK = subprocess.run([sys.executable, "-m", "simlustre", "--check"], cwd=REPOS
                        capture_output=True, text=True)
 needs_fuse = pytest.mark.skipif(CHECK.returncode != 0,
                                 reason=f"no FUSE: {(CHECK.stderr or CHECK.stdout).strip()}")
+
+as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 
 # What a command that is no shell finds, as JSON on its standard output.
 PROBE = """
@@ -207,6 +210,38 @@ def desk(tmp_path):
     mine = [path for path in set(Path("/tmp").glob(f"iostats-{os.geteuid()}-*")) - before
             if any(one.job in file.name for file in path.glob("*"))]
     assert not mine
+
+
+# -- a host without IPv4 --------------------------------------------------------------------------
+
+ONLY_IPV6 = ("unshare", "--net", "sh", "-c",
+             "ip link set lo up; ip addr del 127.0.0.1/8 dev lo; exec \"$@\"", "sh")
+
+
+@pytest.mark.parametrize("kind, server", [
+    ("", None), ("srun", "::1"), ("srun", "[::1]"), ("ssh", "::1")])
+@pytest.mark.parametrize("", [pytest.param(marks=as_root)])
+def test_a_host_without_ipv4_is_measured(desk, kind, server):
+    """In a network of its own that has ::1 alone; `kind`: the launcher, "" for this host alone."""
+    for name in ("unshare", "ip"):
+        if not shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin"):
+            pytest.skip(f"needs {name}")
+    names = NODES if kind else ("alone",)
+    environ = desk.launcher(kind, names) if kind else {}
+    if not kind:
+        write_tree(desk.roots / "alone", **BEFORE)
+    options = desk.options(kind) if kind else ("--root", desk.roots / "alone")
+    process = subprocess.run(
+        [*ONLY_IPV6, sys.executable, "-m", "iostats", "run", *options, "--format", "json",
+         "--output", desk.out, "--", "sh", "-c", desk.work(names)], capture_output=True, text=True,
+        env=desk.environment({**environ, **({"IOSTATS_SERVER_HOST": server} if server else {})}),
+        cwd=desk.directory, timeout=100)
+    assert (0, "") == (process.returncode, process.stderr)
+    record = json.loads(desk.out.read_text())
+    assert len(names) == record["coverage"]["reported"]
+    [fs] = record["file_systems"]
+    assert len(names) * (AFTER["write_bytes"] - BEFORE["write_bytes"]) == (
+        fs["application"]["write_bytes"])
 
 
 def probed(result):
