@@ -76,7 +76,7 @@ def deliver(given: dict[str, Any], root: str) -> int:
     waiting = delivery.deliver(config, root, this_node.name(given.get("--node")),
                                     time.monotonic() + config["node.retry_timeout"],
                                     lambda text: say_unless_quiet(given, text), lost=lost)
-    return NOT_REACHED if waiting else UNREADABLE if lost else DONE
+    return UNREADABLE if lost else NOT_REACHED if waiting else DONE
 
 
 def _about(given: dict[str, Any], config: Config,

@@ -6,6 +6,7 @@ over HTTP; both answer the method `events` in one form (docs/events.md).
 from __future__ import annotations
 
 import json
+import time
 from collections import namedtuple
 
 from iostats.base.errors import NotDelivered, UsageError, one_line
@@ -13,7 +14,13 @@ from iostats.cli.event_question import EventQuestion, params_of
 from iostats.events.event import from_json
 from iostats.node import identity
 from iostats.wire import auth, client, protocol
-from iostats.wire.site_servers import SiteServers, name_of, site_servers, split_servers
+from iostats.wire.site_servers import (
+    REACH_WITHIN_S,
+    SiteServers,
+    name_of,
+    site_servers,
+    split_servers,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,13 +68,14 @@ def server_of(text: str, config: Config) -> EventServer:
     ours = dict(split_servers(config["site.host"], "[site] host", config["site.port"]))
     if is_http or port == config["collector.port"] or (port is None and host not in ours):
         return AskedCollector(host, port or config["collector.port"])
-    return AskedSite(config, SiteServers([(host, port or config["site.port"])]), is_given=True)
+    return AskedSite(config, SiteServers(
+        [(host, port or config["site.port"])], reach_within_s=REACH_WITHIN_S), is_given=True)
 
 
 def site_of(config: Config) -> AskedSite:
     """The site's server of site.cfg; NotDelivered without one, which says what else there is."""
     try:
-        return AskedSite(config, site_servers(config))
+        return AskedSite(config, site_servers(config, REACH_WITHIN_S))
     except NotDelivered as error:
         raise NotDelivered(f"{error}; give --server HOST, or --local for what this machine "
                            f"knows") from None
@@ -109,8 +117,11 @@ class AskedCollector:
         """The result of a method; NotDelivered."""
         from http.client import HTTPConnection, HTTPException
         body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, "id": 1})
-        connection = HTTPConnection(self._host, self._port, timeout=within_s)
+        connection = HTTPConnection(self._host, self._port)
         try:
+            connection.sock = client.connect(self._host, self._port,
+                                             time.monotonic() + within_s, REACH_WITHIN_S)
+            connection.sock.settimeout(within_s)
             connection.request("POST", "/", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             text = answer.read(_LONGEST + 1)

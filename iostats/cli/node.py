@@ -116,8 +116,8 @@ exit status:
   2 bad usage or site.cfg
   3 server not reached (the delta is kept; `stop` again sends it)
   prolog, epilog: always 0
-  deliver: 0 nothing waits any more   1 a report was refused, and put aside for
-  a day, or [node] hook_dir is not safe to use   3 reports still wait
+  deliver: 0 nothing waits any more   1 the server refused a report, or
+  [node] hook_dir is not safe to use   3 reports wait: no server was reached
 """
 
 WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import sys
 
 from iostats.base.errors import NOT_OF_FORM, NotDelivered
 
@@ -27,22 +28,32 @@ def ask_site(config: Config, method: str, params: dict[str, Any],
     The result of a method of the first site's server that answers; NotDelivered without one.
 
     A command asks that one for all it wants, as what another one says is another account; one that
-    runs for long returns to those before it.
+    runs for long returns to those before it.  A host that cannot be reached is given up after
+    REACH_WITHIN_S; one that can, and whose server is silent, is waited for, with a line about it.
     """
+    from threading import Timer
+
     from iostats.node import identity              # a record in a file needs no network
     from iostats.wire import auth, protocol
-    from iostats.wire.site_servers import ServerMoved, site_servers
+    from iostats.wire.site_servers import REACH_WITHIN_S, ServerMoved, site_servers
     named = config["site.host"], config["site.port"]
-    servers = _asked.get(named) or site_servers(config)
+    servers = _asked.get(named) or site_servers(config, REACH_WITHIN_S)
     _asked[named] = servers
     signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
     if servers.may_look_back():
         servers.look_back(signs, identity.name(), within_s)
+    waits = Timer(1.2 * REACH_WITHIN_S, print, (
+        f"iostats: {servers.name} has not answered yet; waiting for up to {within_s:g} s",),
+        {"file": sys.stderr})
+    waits.daemon = True
     try:
+        waits.start()
         return servers.call(signs, identity.name(), method, params, within_s, _LONGEST,
-                            moves=not params.get("after"))
+                            learn=lambda _: waits.cancel(), moves=not params.get("after"))
     except ServerMoved as error:                    # it does not know where the other one was
         raise NotDelivered(f"{error}, in the middle of a list; repeat the command") from None
+    finally:
+        waits.cancel()
 
 
 @contextlib.contextmanager

@@ -40,7 +40,8 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     """
     Send all reports that wait on this node, the oldest first, until time.monotonic() is `until`.
 
-    How many wait still; paths of those that were refused, or removed unsent, are added to `lost`.
+    How many wait still; paths of those that were refused, or removed unsent, are added to `lost`,
+    and where the server refuses them all, that of the first.
     Starts whose epilog will not come any more are reported as well.
     """
     from iostats.base import strict_json
@@ -100,6 +101,10 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             if still:
                 say(f"{error}; {waiting_text(still)} in {directory}")
             if code != _ITS_OWN:
+                from iostats.wire import client
+                if (isinstance(error, (client.Refused, client.OtherServer))
+                        and not isinstance(error, client.SilentServer)):
+                    lost.append(path)
                 return still
             left_here += path not in again      # those behind it need not wait for it
             continue

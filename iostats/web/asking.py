@@ -15,7 +15,7 @@ import time
 from iostats.base.errors import NOT_OF_FORM, IostatsError
 from iostats.node import identity
 from iostats.wire import auth, client, protocol
-from iostats.wire.site_servers import site_servers
+from iostats.wire.site_servers import REACH_WITHIN_S, site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Site:
     def _called(self, method: str, params: dict[str, Any]) -> Any:
         now, signs = time.monotonic(), self._signs
         if self._servers is None:
-            self._servers = site_servers(self._config)
+            self._servers = site_servers(self._config, REACH_WITHIN_S)
         if signs is None or now - signs[0] > _KEPT_S:
             signs = self._signs = now, auth.client_credentials(
                 self._config, protocol.SITE, self._config["site.secret"])

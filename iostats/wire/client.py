@@ -69,6 +69,10 @@ class OtherServer(NotDelivered):
     """What answers there is not the server that was expected."""
 
 
+class SilentServer(OtherServer):
+    """A program has the port, and did not answer in time."""
+
+
 class CannotKeep(NotDelivered):
     """The server is there, and cannot keep what it gets; trying again later may help."""
 
@@ -198,7 +202,7 @@ def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str
 def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], node: str,
          method: str, params: Params, within_s: float | None = None, longest: int = _LONGEST_ANSWER,
          learn: Callable[[float], object] = lambda clock_ahead_s: None,
-         hello_within_s: float | None = None) -> Any:
+         hello_within_s: float | None = None, reach_within_s: float | None = None) -> Any:
     """
     The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
 
@@ -206,23 +210,26 @@ def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], nod
     `signs`: auth.client_credentials(...); `within_s`: from the connection to the answer, default
     10 (the resolver and munged have timeouts of their own); `longest`: bytes of the answer's body;
     `learn`: gets the seconds that this clock is ahead of the server's, once `hello` has shown
-    them; `hello_within_s`: until then, where that is to be less.  For the method `report`
-    clock_ahead_s is filled in; for `hello` nothing else is called.
+    them; `hello_within_s`: until then, where that is to be less; `reach_within_s`: for the
+    resolver and the connection, where that is to be less.  For the method `report` clock_ahead_s is
+    filled in; for `hello` nothing else is called.
     Raises Refused where the server refused, and another NotDelivered where it was not reached.
     """
     try:
         return _asked(host, port, name, signs, node, method, params, within_s, longest, learn,
-                      hello_within_s)
+                      hello_within_s, reach_within_s)
     except _NotOurs as error:
-        raise OtherServer(f"{host}:{port}: expected {wire_protocol.server_of(name)}: "
-                          f"{error}") from None
+        what = SilentServer if isinstance(error, _Silent) else OtherServer
+        raise what(f"{host}:{port}: expected {wire_protocol.server_of(name)}: "
+                   f"{error}") from None
     except (OSError, ValueError) as error:
         raise NotDelivered(f"no answer from {wire_protocol.server_of(name)}: {host}:{port}: "
                            f"{_in_words(error)}") from None
 
 
-def server_at(host: str, port: int, name: str, signs: Sequence[auth.Credentials],
-                node: str) -> tuple[dict[str, Any], auth.Credentials | None]:
+def server_at(host: str, port: int, name: str, signs: Sequence[auth.Credentials], node: str,
+              reach_within_s: float | None = None
+              ) -> tuple[dict[str, Any], auth.Credentials | None]:
     """
     (the result of `hello`, the one of `signs` that authenticated it or None) of a port.
 
@@ -230,7 +237,7 @@ def server_at(host: str, port: int, name: str, signs: Sequence[auth.Credentials]
     something has the port.
     """
     until = time.monotonic() + _REPLY_WITHIN_S
-    with connect(host, port, until) as connection:
+    with connect(host, port, until, reach_within_s) as connection:
         try:
             return _Conversation(connection, host, port, name, signs, node, until).hello()
         except _Silent as error:
@@ -243,20 +250,37 @@ def _asked(host: str, port: int, name: str, signs: Sequence[auth.Credentials], n
            method: str, params: Params, within_s: float | None = None,
            longest: int = _LONGEST_ANSWER,
            learn: Callable[[float], object] = lambda clock_ahead_s: None,
-           hello_within_s: float | None = None) -> Any:
+           hello_within_s: float | None = None, reach_within_s: float | None = None) -> Any:
     now = time.monotonic()
     until = now + (_REPLY_WITHIN_S if within_s is None else within_s)
     at_first = until if hello_within_s is None else min(until, now + hello_within_s)
-    with connect(host, port, at_first) as connection:
+    if reach_within_s is None:
+        reach_within_s = hello_within_s
+    with connect(host, port, at_first, reach_within_s) as connection:
         return _Conversation(connection, host, port, name, signs, node, at_first,
                              longest, learn).ask(method, params, until)
 
 
-def connect(host: str, port: int, until: float) -> socket.socket:
-    """A connection; each address of `host` gets an equal share of the time that is left."""
+def connect(host: str, port: int, until: float, within_s: float | None = None) -> socket.socket:
+    """
+    A connection; each address of `host` gets an equal share of the time that is left.
+
+    `within_s`: for the resolver as well, which nothing else bounds.
+    """
     # A str would load the tables of international names: 8 % of the CPU of a `stop`.
     name = host.encode() if host.isascii() else host
-    addresses = socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)
+
+    def resolve() -> list[Any]:
+        return socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)
+    if within_s is None:
+        addresses = resolve()
+    else:
+        until = min(until, time.monotonic() + within_s)
+        within_s = max(0.001, until - time.monotonic())
+        try:
+            addresses = auth.with_timeout(within_s, f"address of {host}", resolve)
+        except NotDelivered as error:
+            raise socket.timeout(str(error)) from None
     for place, (family, kind, protocol, _, address) in enumerate(addresses):
         one = socket.socket(family, kind, protocol)
         try:
@@ -266,6 +290,8 @@ def connect(host: str, port: int, until: float) -> socket.socket:
         except OSError as error:
             one.close()
             failed = error
+    if within_s is not None and isinstance(failed, socket.timeout):
+        raise socket.timeout(f"no connection within {within_s:.1f} s")
     raise failed
 
 

@@ -9,7 +9,6 @@ LOOK_BACK_S asks those before it again.
 
 from __future__ import annotations
 
-import socket
 import time
 from functools import partial
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOOK_BACK_S = 60.0
+REACH_WITHIN_S = 3.0                 # how long a person waits for a host that does not answer
 _HELLO_WITHIN_S = 3.0                # of a server that hangs, before the next one is asked
 _SECOND_CHANCE_S = 0.5               # less than that is not worth asking a slow one again
 _WITHIN_S = 10.0
@@ -45,12 +45,16 @@ def split_servers(text: str, where: str, port: int) -> list[tuple[str, int]]:
     return list(dict.fromkeys((host, its or port) for host, its in found))
 
 
-def site_servers(config: Mapping[str, Any]) -> SiteServers:
-    """The site's servers, by site.cfg; UsageError, or NotDelivered without one."""
+def site_servers(config: Mapping[str, Any], reach_within_s: float | None = None) -> SiteServers:
+    """
+    The site's servers, by site.cfg; UsageError, or NotDelivered without one.
+
+    `reach_within_s`: as of SiteServers.
+    """
     servers = split_servers(config["site.host"], "[site] host", config["site.port"])
     if not servers:
         raise NotDelivered("no site server is named ([site] host in site.cfg)")
-    return SiteServers(servers)
+    return SiteServers(servers, reach_within_s=reach_within_s)
 
 
 def name_of(server: tuple[str, int]) -> str:
@@ -60,7 +64,7 @@ def name_of(server: tuple[str, int]) -> str:
 
 class SiteServers:
     """
-    `servers`: (host, port), in their order, one at least.
+    `servers`: (host, port), in their order, one at least; `reach_within_s`: as of client.call.
 
     Attributes:
         servers: the same.
@@ -69,11 +73,13 @@ class SiteServers:
     """
 
     def __init__(self, servers: Iterable[tuple[str, int]],
-                 steady: Callable[[], float] = time.monotonic) -> None:
+                 steady: Callable[[], float] = time.monotonic,
+                 reach_within_s: float | None = None) -> None:
         self.servers = tuple(servers)
         self.current = self.servers[0]
         self.name = ", ".join(map(name_of, self.servers))
         self._steady, self._looked_back_at = steady, 0.0
+        self._reach_within_s = reach_within_s
 
     def __len__(self) -> int:
         return len(self.servers)
@@ -93,11 +99,11 @@ class SiteServers:
         def ask(server: tuple[str, int], within_s: float, hello_within_s: float | None) -> Any:
             if not moves and server != self.current:
                 client.call(*server, protocol.SITE, signs, node, "hello", {"job": protocol.SITE},
-                            hello_within_s, learn=learn)
+                            hello_within_s, learn=learn, reach_within_s=hello_within_s)
                 self._answered(server)
                 raise ServerMoved(f"the site's server is {name_of(server)} now")
             result = client.call(*server, protocol.SITE, signs, node, method, params, within_s,
-                                 longest, learn, hello_within_s)
+                                 longest, learn, hello_within_s, self._reach_within_s)
             self._answered(server)
             return result
         if len(self.servers) == 1:
@@ -110,7 +116,6 @@ class SiteServers:
             began = self._steady()
             hello_s = max(0.001, min(_HELLO_WITHIN_S, (until - began) / (len(order) - place)))
             try:
-                _require_address(server, hello_s)
                 return ask(server, max(0.001, until - began), hello_s)
             except ServerMoved:
                 raise
@@ -125,7 +130,6 @@ class SiteServers:
         left = until - self._steady()
         if slow and left > _SECOND_CHANCE_S:
             try:
-                _require_address(slow[0], left)
                 return ask(slow[0], left, left)
             except ServerMoved:
                 raise
@@ -173,15 +177,3 @@ class SiteServers:
 def is_away(error: NotDelivered) -> bool:
     """Whether no server of the site answers there; else it does, and does not take this."""
     return not isinstance(error, (client.Refused, client.CannotKeep))
-
-
-def _require_address(server: tuple[str, int], within_s: float) -> None:
-    """NotDelivered where a host's address is not known; no signal interrupts a resolver."""
-    host, port = server
-    if host.replace(".", "").isdigit() or ":" in host:
-        return
-    try:
-        auth.with_timeout(within_s, f"address of {host}",
-                          lambda: socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM))
-    except OSError as error:
-        raise NotDelivered(f"{name_of(server)}: {error.strerror or error}") from None

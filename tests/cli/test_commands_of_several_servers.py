@@ -31,7 +31,6 @@ def servers(monkeypatch):
     found = Servers()
     monkeypatch.setattr(client, "call", found.call)
     monkeypatch.setattr(auth, "client_credentials", lambda *more: [])
-    monkeypatch.setattr(site_servers, "_require_address", lambda server, within_s: None)
     monkeypatch.setattr(site_client, "_asked", {})
     return found
 

@@ -589,6 +589,30 @@ def test_deliver_that_delivers_nothing_though_it_should_says_so_by_its_status(
     assert 0 == site.hook("deliver", node, config=offline(site, node)).status
 
 
+def test_deliver_to_a_server_with_another_secret_is_no_waiting(site, node):
+    """Its timer's service fails: the next try will not be better."""
+    a_delta(site, node)
+    secret, config = site.directory / "other.secret", site.directory / "other.cfg"
+    secret.write_text("37" * 32)
+    secret.chmod(0o600)
+    config.write_text(site.text({**site.choices, "site.secret": secret,
+                                 "node.hook_dir": site.hooks / node}))
+    done = site.hook("deliver", node, config=config)
+    assert (1, ["delta"]) == (done.status, site.kept(node))
+    assert "1 report waits in " in done.line
+
+
+def test_a_refusal_is_not_hidden_by_reports_that_wait(site, node):
+    """One is put aside, and then the server is away."""
+    (site.hooks / node).mkdir(0o700, parents=True)
+    a_delta(site, node)
+    _, wrong = a_delta(site, node)
+    wrong.write_text("[]")
+    os.utime(wrong, (1_000_000_000,) * 2)
+    done = site.hook("deliver", node, config=offline(site, node))
+    assert (1, ["delta", "refused"]) == (done.status, site.kept(node))
+
+
 def test_deliver_with_a_bad_site_cfg_ends_with_2(site, node):
     config = site.directory / "bad.cfg"
     config.write_text("[node]\nhook_timeout = soon\n")

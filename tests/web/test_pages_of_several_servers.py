@@ -23,7 +23,6 @@ def test_pages_return_to_the_first_server_when_it_is_back(monkeypatch):
         return {"job": "(site)"} if method == "hello" else [host]
     monkeypatch.setattr(client, "call", call)
     monkeypatch.setattr(auth, "client_credentials", lambda *more: [])
-    monkeypatch.setattr(site_servers, "_require_address", lambda server, within_s: None)
     pages = Site(site.load("/dev/null", environ={"IOSTATS_SITE_HOST": "mgmt1, mgmt2:2323"}))
     assert ["mgmt1"] == pages.ask(SELF, "jobs", {})
     away.add(FIRST)

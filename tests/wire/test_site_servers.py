@@ -43,7 +43,7 @@ class Network:
         patch.setattr(client, "call", self._call)
 
     def _call(self, host, port, name, signs, node, method, params, within_s=None, longest=0,
-              learn=None, hello_within_s=None):
+              learn=None, hello_within_s=None, reach_within_s=None):
         server = host, port
         state = self.states.get(server, "up")
         self.asked.append((server, method))
