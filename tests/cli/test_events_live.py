@@ -162,7 +162,7 @@ def test_a_node_that_is_back_is_not_listed(site):
 @pytest.mark.parametrize("words, why", [
     (["-E", "now"], "--until: expected no --down with it"), (["--sort", "why"], "--sort: expected"),
     (["-o", "Jobs"], "--format: expected a field, got 'Jobs'; `iostats nodes --down -e` lists"),
-    (["nid[1-"], "NODES: expected a node list")])
+    (["nid[1-"], "NODES: expected a list of up to 10,000 nodes")])
 def test_what_is_wrong_is_one_line(site, words, why):
     done = down(site, *words)
     assert 2 == done.status and why in done.line
