@@ -9,6 +9,8 @@ HTTP/1.1 by hand over one socket: importing http.client would cost a node more t
 
 A storage server's sweep was encoded and compressed when it was read: its bytes are sent as they
 are, in base64, and the clock, which is known only now, stands beside them in the params.
+
+Long because: connection, conversation and tries share one deadline, and a node imports one module.
 """
 
 from __future__ import annotations
