@@ -12,52 +12,38 @@ _NAMES = {
 }
 
 
-def bytes_text(number: int, units: str = "binary") -> str:
+def bytes_text(number: float, units: str = "binary") -> str:
     """
     `number` bytes in `units`: "binary" (1 MiB = 2**20), "decimal" (1 MB = 10**6), "bytes".
 
-    >>> bytes_text(335544320), bytes_text(335544320, "decimal"), bytes_text(23)
-    ('320.0 MiB', '335.5 MB', '23 bytes')
+    >>> bytes_text(335544320), bytes_text(335544320, "decimal"), bytes_text(335544320, "bytes")
+    ('320.0 MiB', '335.5 MB', '335,544,320 bytes')
+    >>> [bytes_text(number) for number in (0, 0.3, 1, 23)]
+    ['0 bytes', '<1 byte', '1 byte', '23 bytes']
     """
     if units == "bytes" or abs(number) < _STEP[units]:
-        return f"{number} bytes"
+        return "<1 byte" if 0 < number < 1 else count_text(round(number), "byte")
     step, names = _STEP[units], _NAMES[units]
     value, power = number / step, 0
     while abs(value) >= step - 0.05 and power < len(names) - 1:
         value, power = value / step, power + 1
-    return f"{value:.1f} {names[power]}"
+    return f"{value:,.1f} {names[power]}"
 
 
-def brief_bytes(number: float, units: str = "binary") -> str:
+def count_text(number: int | None, noun: str = "", several: str = "") -> str:
     """
-    `number` bytes with at most four digits, for narrow columns; "bytes" has more.
+    A count with commas, and of what; "-" for None.
 
-    >>> [brief_bytes(number) for number in (1023, 1024, 1023 * 1024, 1048064, 89335281254)]
-    ['1023 B', '1.00 KiB', '1023 KiB', '1.00 MiB', '83.2 GiB']
-    >>> brief_bytes(1048576, "decimal"), brief_bytes(1048576, "bytes")
-    ('1.05 MB', '1,048,576 B')
+    `several`: the plural of `noun`, where it is not made by an s.
+
+    >>> count_text(1363149), count_text(None)
+    ('1,363,149', '-')
+    >>> count_text(0, "node"), count_text(1, "node"), count_text(23, "entry", "entries")
+    ('0 nodes', '1 node', '23 entries')
     """
-    if units == "bytes":
-        return f"{brief_count(round(number))} B"
-    step, value, power = _STEP[units], float(number), -1
-    while value >= step - 0.5 and power < len(_NAMES[units]) - 1:
-        value, power = value / step, power + 1
-    if power < 0:
-        return "<1 B" if 0 < value < 0.5 else f"{value:.0f} B"
-    return f"{_brief(value)} {_NAMES[units][power]}"
-
-
-def brief_count(number: int) -> str:
-    """
-    A count with commas; from a billion on, its first digits.
-
-    >>> brief_count(1363149), brief_count(9223372036854775807)
-    ('1,363,149', '9.22e18')
-    """
-    if number < 10**9:
-        return f"{number:,}"
-    digits, _, power = f"{number:.2e}".partition("e")
-    return f"{digits}e{int(power)}"
+    if number is None:
+        return "-"
+    return f"{number:,}" + (f" {noun if number == 1 else several or noun + 's'}" if noun else "")
 
 
 def brief_seconds(seconds: float) -> str:
@@ -84,21 +70,26 @@ def brief_rate(per_second: float) -> str:
     ['0', '<0.01', '0.07', '33.3', '1,019']
     """
     if per_second >= 999.5:
-        return brief_count(round(per_second))
+        return count_text(round(per_second))
     return "0" if per_second == 0 else "<0.01" if per_second < 0.005 else _brief(per_second)
 
 
-def share_text(share: float) -> str:
+def share_text(share: float | None) -> str:
     """
-    A share of 1 in percent; one that is not 0 is never shown as 0.
+    A share of 1 in percent; what is not 0 is never shown as 0, nor what is not all as 100 %; "-"
+    for None.
 
-    >>> [share_text(share) for share in (1, 0.995, 0.843, 0.0123, 0.00023, 0)]
-    ['100 %', '99.5 %', '84.3 %', '1.2 %', '<0.1 %', '0 %']
+    >>> [share_text(share) for share in (1, 0.99963, 0.995, 0.843, 0.0123, 0.00023, 0, 12.3, None)]
+    ['100 %', '99.9 %', '99.5 %', '84.3 %', '1.2 %', '<0.1 %', '0 %', '1,230 %', '-']
     """
+    if share is None:
+        return "-"
     percent = 100 * share
-    if percent == 0 or percent >= 99.95:
-        return f"{percent:.0f} %"
-    return "<0.1 %" if percent < 0.05 else f"{percent:.1f} %"
+    if 0 < percent < 0.05:
+        return "<0.1 %"
+    if 99.95 <= percent < 100:
+        return "99.9 %"
+    return f"{percent:,.{0 if percent >= 99.95 or not percent else 1}f} %"
 
 
 def percent_text(share: float, is_low: bool = False) -> str:
@@ -108,13 +99,13 @@ def percent_text(share: float, is_low: bool = False) -> str:
     `is_low`: of a lower bound it is not known that it is less than anything.
 
     >>> [percent_text(share) for share in (0, 0.0004, 0.0234, 0.968, 0.9952, 0.99996, 1, 12.3)]
-    ['0 %', '< 0.1 %', '2.3 %', '97 %', '99.5 %', '99.9 %', '100 %', '1,230 %']
+    ['0 %', '<0.1 %', '2.3 %', '97 %', '99.5 %', '99.9 %', '100 %', '1,230 %']
     >>> percent_text(0.0004, True)
     '0.04 %'
     """
     percent = 100 * share
     if 0 < percent < 0.1:
-        return f"{percent:.1g} %" if is_low else "< 0.1 %"
+        return f"{percent:.1g} %" if is_low else "<0.1 %"
     if 99.5 <= percent < 100:
         return f"{int(10 * percent) / 10} %"
     return f"{percent:,.{0 if percent >= 9.95 or not percent else 1}f} %"
@@ -134,7 +125,7 @@ def amount_text(metric: str, number: int, units: str = "binary") -> str:
     """
     if metric.endswith("_bytes"):
         return bytes_text(number, units)
-    return f"{number / 1e6:.3f} s" if metric.endswith("_us") else str(number)
+    return f"{number / 1e6:.3f} s" if metric.endswith("_us") else count_text(number)
 
 
 def range_text(low: int, high: int | None, metric: str, units: str = "binary") -> str:
@@ -175,8 +166,8 @@ def bytes_in(number: int, unit: str, units: str = "binary") -> str:
     units = "binary" if units == "bytes" else units
     power = "KMGTP".index(unit)
     value = number / _STEP[units] ** (power + 1)
-    shown = f"{value:.2f}"
-    return f"{f'{value:.2g}' if number and float(shown) == 0 else shown} {_NAMES[units][power]}"
+    shown = f"{value:,.2f}"
+    return f"{f'{value:.2g}' if number and shown == '0.00' else shown} {_NAMES[units][power]}"
 
 
 def duration_text(seconds: float) -> str:

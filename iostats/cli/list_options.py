@@ -61,7 +61,8 @@ def number_form(options: argparse.Namespace, config: Config) -> NumberForm:
             raise UsageError(f"--units: expected one of K, M, G, T, P, got {unit[:40]!r}")
         unit = unit.upper()
     # As with sacct, --units wins over --noconvert.
-    return NumberForm(config["report.units"], unit, options.noconvert and unit is None)
+    return NumberForm(config["report.units"], unit, options.noconvert and unit is None,
+                      not (options.parsable or options.parsable2))
 
 
 def limit_of(options: argparse.Namespace) -> int:

@@ -34,10 +34,6 @@ def ago(seconds: float | None) -> str:
     return "-" if seconds is None else f"{duration_in_words(seconds)} ago"
 
 
-def count_text(number: int | None) -> str:
-    return "-" if number is None else str(number)
-
-
 def names_text(names: Sequence[str] | None, most: int = 3) -> str:
     """
     Some names, and how many more there are.
@@ -50,18 +46,3 @@ def names_text(names: Sequence[str] | None, most: int = 3) -> str:
     more = len(names) - most
     return " ".join(names[:most]) + (f" +{more}" if more > 0 else "")
 
-
-def share_text(part: float | None) -> str:
-    """
-    A share for people; what is there is never shown as 0, and what is not the whole never as 100.
-
-    >>> [share_text(part) for part in (0.123, 0.0001, 0.9999, 1.0, 0.0, None)]
-    ['12.3 %', '<0.1 %', '>99.9 %', '100.0 %', '0.0 %', '-']
-    """
-    if part is None:
-        return "-"
-    if 0 < part < 0.0005:
-        return "<0.1 %"
-    if 0.9995 <= part < 1:
-        return ">99.9 %"
-    return f"{100 * part:.1f} %"

@@ -12,7 +12,8 @@ import textwrap
 from collections import namedtuple
 
 from iostats.base.node_list import expanded
-from iostats.load.cells import ago, count_text, names_text, share_text
+from iostats.base.units import count_text, share_text
+from iostats.load.cells import ago, names_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from iostats.base.errors import one_line
 from iostats.base.text import cut
-from iostats.base.units import bytes_text
+from iostats.base.units import bytes_text, count_text, share_text
 from iostats.load import levels, table
 from iostats.load.amounts import LONG_TITLES
-from iostats.load.cells import ago, label_of, name_of, share_text
+from iostats.load.cells import ago, label_of, name_of
 from iostats.load.columns import TextColumn, drawn, fitted, wrapped
 from iostats.load.levels import BOTH, EVERYTHING, IDS, ONE_TARGET
 
@@ -45,8 +45,7 @@ def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary
         "(no rows)"]
     left = answer["left_off"]
     if left:
-        found += wrapped(f"({left} more {'row' if left == 1 else 'rows'}: --page {page + 1}, or "
-                          f"--all)", width)
+        found += wrapped(f"({count_text(left, 'more row')}: --page {page + 1}, or --all)", width)
     if answer.get("targets"):
         found += ["", *_table(_of_targets(labels), answer["targets"], width, "requests")]
     for note in _notes(answer, labels):
@@ -104,9 +103,9 @@ def _amounts(name: str, bound: str, units: str) -> Cell:
         value, low = row[name], row[bound]
         if value is None or not is_bytes:
             return _number(value, low, is_rate)
-        if 0 < value < 1:                               # there is something
-            return "> 0 bytes" if low else "< 1 byte"
-        return (">= " if low else "") + bytes_text(round(value), units)
+        if low and 0 < value < 1:                       # there is something
+            return "> 0 bytes"
+        return (">= " if low else "") + bytes_text(value, units)
     return text
 
 
@@ -115,7 +114,7 @@ def _number(value: float | None, low: bool, is_rate: bool = False) -> str:
         return "-"
     if is_rate and 0 < value < 0.05:
         return "> 0.0" if low else "< 0.1"
-    return (">= " if low else "") + (f"{value:.1f}" if is_rate else str(value))
+    return (">= " if low else "") + (f"{value:,.1f}" if is_rate else count_text(int(value)))
 
 
 def _notes(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]:

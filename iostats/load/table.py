@@ -11,7 +11,7 @@ from datetime import datetime
 
 from iostats.base.errors import one_line
 from iostats.base.text import cut
-from iostats.base.units import duration_in_words, zone_form
+from iostats.base.units import count_text, duration_in_words, share_text, zone_form
 from iostats.load import levels
 from iostats.load.amounts import (
     LATENCY,
@@ -20,7 +20,7 @@ from iostats.load.amounts import (
     SORTED_BY,
     share,
 )
-from iostats.load.cells import label_of, name_of, share_text
+from iostats.load.cells import label_of, name_of
 from iostats.load.columns import TextColumn, drawn, fitted, wrapped
 from iostats.load.levels import GAINS, IDS, RATES
 
@@ -81,7 +81,7 @@ def grid(answer: dict[str, Any], units: str, labels: Mapping[str, str], most: in
     sums = _sums(answer, labels, "_per_s" if answer["kind"] == RATES else "")
     notes = [] if rows else [_no_rows(answer)]
     if left_off:
-        notes.append(f"({left_off} more {'row' if left_off == 1 else 'rows'})")
+        notes.append(f"({count_text(left_off, 'more row')})")
     bound = "shares are of what was counted" if shares else "numbers are lower bounds (>=)"
     notes += [f"note: {note}" for note in notes_of(answer, labels, bound)]
     return _columns(answer, sums, rows, units, labels, shares), sums, rows, notes
@@ -259,8 +259,8 @@ def _amount(value: float | None, place: int, per_second: bool, units: str, low: 
     mark += "~" if shared else ""
     unit = _UNIT[units][1] if place < 2 else 1
     if unit == 1 and (not per_second or place < 2):
-        return f"{mark}{value:.0f}"
+        return f"{mark}{value:,.0f}"
     value /= unit
     if 0 < value < 0.05:                            # there is something
         return ">0.0" if low else f"{mark}<0.1"
-    return f"{mark}{value:.1f}"
+    return f"{mark}{value:,.1f}"

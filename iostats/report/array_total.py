@@ -8,7 +8,7 @@ that shared a node with anybody is an upper bound.
 from __future__ import annotations
 
 from iostats.base.errors import one_line
-from iostats.base.units import bytes_text, range_text
+from iostats.base.units import amount_text, range_text
 from iostats.lustre.metrics import operations_in
 from iostats.report import event_tables
 from iostats.report.blocks import FILE_SYSTEM
@@ -62,7 +62,7 @@ def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str
                 for number in _NUMBERS]
         rows.append((names[name], *(
             "-" if value is None else
-            mark + (str(value) if number == "operations" else bytes_text(value, units))
+            mark + amount_text(number, value, units)
             for number, (value, mark) in zip(_NUMBERS, sums))))
     if rows:
         lines.append(table((FILE_SYSTEM, "File Read", "File Write", "Operations"), rows, form,

@@ -4,7 +4,7 @@ Whose numbers a report has: which nodes reported, which did not and why, and whi
 
 from __future__ import annotations
 
-from iostats.base.units import duration_text
+from iostats.base.units import count_text, duration_text
 from iostats.report.node_sets import folded
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def line(record: Record) -> str:
     nameless = coverage.missing_count - len(coverage.missing)
     if nameless > 0:
         why = "no numbers" if record.short else "no report"
-        missing.append(f"{nameless} {'node' if nameless == 1 else 'nodes'} ({why})")
+        missing.append(f"{count_text(nameless, 'node')} ({why})")
     return text + (f"; missing: {', '.join(missing)}" if missing else "")
 
 
@@ -71,6 +71,6 @@ def notes_on_shared_nodes(shared: dict[str, int]) -> list[str]:
     by_count: dict[int, list[str]] = {}
     for node, count in shared.items():
         by_count.setdefault(count, []).append(node)
-    return [f"note: {folded(nodes)}: {count} other {'job was' if count == 1 else 'jobs were'} on "
+    return [f"note: {folded(nodes)}: {count_text(count, 'other job was', 'other jobs were')} on "
             f"the node: the numbers are the node's, not this job's alone"
             for count, nodes in sorted(by_count.items())]

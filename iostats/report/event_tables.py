@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.base.units import duration_text, moment_text
+from iostats.base.units import count_text, duration_text, moment_text
 from iostats.events.kinds import INFO
 from iostats.lustre.kernel_log import CONNECTION_LOST
 from iostats.report.text_table import table
@@ -56,7 +56,7 @@ def about_data(record: Record) -> list[str]:
         if found:
             first, more = found[0], len(found) - 1
             return [f"{head}: {_sentence(first)}"
-                    + (f"; and {more} more such {'event' if more == 1 else 'events'}, see below"
+                    + (f"; and {count_text(more, 'more such event')}, see below"
                        if more else "")]
     return []
 

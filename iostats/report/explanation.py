@@ -4,6 +4,7 @@ What --explain says of a report: what each of its numbers is, and is not.
 
 from __future__ import annotations
 
+from iostats.base.units import amount_text, count_text
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.report.accounting_comment import OTHERS
 
@@ -54,7 +55,8 @@ def _of_nodes_own(shown: list[FileSystemRecord]) -> Iterable[str]:
                f"is not known: no prolog and epilog have seen these nodes without a job.")
     for fs, idle in ((fs, fs.idle) for fs in shown):
         if idle is not None:
-            parts = ", ".join(f"{metric} {value}" for metric, value in idle.expected.items())
+            parts = ", ".join(f"{metric} {amount_text(metric, value)}"
+                              for metric, value in idle.expected.items())
             yield (f"Of the numbers on {fs.label} the nodes' own I/O (daemons, health checks) is "
-                   f"about: {parts or 'nothing'}; measured on {idle.nodes} "
-                   f"node{'s' * (idle.nodes > 1)} in {idle.seconds:.0f} seconds without a job.")
+                   f"about: {parts or 'nothing'}; measured on "
+                   f"{count_text(idle.nodes, 'node')} in {idle.seconds:.0f} seconds without a job.")

@@ -20,6 +20,7 @@ from iostats.report.charts.chart import (
     TimeAxis,
     fewer,
 )
+from iostats.report.job_numbers import request_size_text
 from iostats.totals.bounds import mark, mark_of_source
 
 TYPE_CHECKING = False
@@ -267,21 +268,8 @@ def size_chart(_record: Record, fs: FileSystemRecord, _history: JobHistory | Non
                 counts.get(size, 0) / total for size in sizes])], bool(
                     mark_of_source(fs, "rpc_stats"))))
     return Chart("Size of network requests",
-                 "Share of the requests that carried up to this much, with pages of 4 KiB.",
-                 NameAxis(list(map(_size, sizes))), panels, of=fs.label)
-
-
-def _size(pages: str) -> str:
-    """
-    Up to how many bytes, in the fewest letters.
-
-    >>> _size("1"), _size("256"), _size("1024"), _size("?")
-    ('4K', '1M', '4M', '?')
-    """
-    if not (pages.isascii() and pages.isdigit() and len(pages) < 10):
-        return pages
-    size = 4 * int(pages)
-    return f"{size}K" if size < 1024 else f"{size / 1024:g}M"
+                 "Share of the requests that carried up to this much (4 KiB pages).",
+                 NameAxis(list(map(request_size_text, sizes))), panels, of=fs.label)
 
 
 def _of_names(title: str, of: str, about: str, names: list[str],

@@ -69,6 +69,21 @@ def transfers_of(fs: FileSystemRecord) -> list[Transfer]:
     return found
 
 
+def request_size_text(pages: str) -> str:
+    """
+    How much a request of up to so many pages of 4 KiB carries; the kernel counts pages.
+
+    >>> request_size_text("1"), request_size_text("256"), request_size_text("384")
+    ('4 KiB', '1 MiB', '1.5 MiB')
+    >>> request_size_text("?")
+    '? pages'
+    """
+    if not (pages.isascii() and pages.isdigit() and len(pages) < 10):
+        return f"{pages[:9]} pages"
+    kib = 4 * int(pages)
+    return f"{kib} KiB" if kib < 1024 else f"{kib / 1024:,g} MiB"
+
+
 def is_nothing(one: Transfer) -> bool:
     """Whether nothing was moved, for certain."""
     return one.total is not None and not (

@@ -11,7 +11,7 @@ import re
 
 from iostats.base.errors import one_line
 from iostats.base.text import bars
-from iostats.base.units import amount_text, bytes_text
+from iostats.base.units import amount_text, bytes_text, count_text
 from iostats.lustre.metric_meanings import OPERATIONS
 from iostats.lustre.metrics import operations_in
 from iostats.node import sources
@@ -243,7 +243,7 @@ def _operation(fs: FileSystemRecord, name: str) -> str:
     row = fs.operations.get(name)
     if row is None and OTHERS in fs.operations:
         return "-"                        # it may be among those
-    return f"{mark_of_operation(fs, name)}{row.count if row else 0}"
+    return f"{mark_of_operation(fs, name)}{count_text(row.count if row else 0)}"
 
 
 def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
@@ -254,11 +254,11 @@ def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
         for target, metadata in fs.metadata.items():
             peak = metadata.peak
             rate = metadata.per_second_per_node
-            rows.append((fs.label, target, low + str(metadata.requests),
+            rows.append((fs.label, target, low + count_text(metadata.requests),
                          "-" if rate is None else f"{of_mean}{rate:.1f}",
                          f"{low}{peak.per_second:.1f}" if peak else "-",
                          peak.node if peak else "-",
-                         ", ".join(f"{name} {low}{count}"
+                         ", ".join(f"{name} {low}{count_text(count)}"
                                    for name, count in most_asked(metadata))))
     if not rows:
         return []
@@ -279,7 +279,7 @@ def _phases_table(record: Record, config: Any, idle: set[str], units: str,
             rows.append((phase.name, f"{phase.elapsed_s:.1f}", fs.label,
                          *(bytes_of_programs(fs, f"{way}_bytes", units)
                            for way in ("read", "write")),
-                         "-" if operations is None else mark(fs, "operations") + str(
+                         "-" if operations is None else mark(fs, "operations") + count_text(
                              operations_in(operations))))
     parts = ["Parts of this job:",
              table(("Part", "Seconds", FILE_SYSTEM, "File Read", "File Write", "Operations"),

@@ -15,7 +15,7 @@ from collections import namedtuple
 
 from iostats.base.errors import UsageError
 from iostats.base.text import cut, padded, width_of
-from iostats.base.units import bytes_in, bytes_text
+from iostats.base.units import bytes_in, bytes_text, count_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ Attributes:
     width: in characters; None for as wide as it needs.
     left: at the left; None as its kind is.
 """
-NumberForm = namedtuple("NumberForm", "units unit raw", defaults=("binary", None, False))
+NumberForm = namedtuple("NumberForm", "units unit raw has_commas",
+                        defaults=("binary", None, False, True))
 NumberForm.__doc__ = """
 How numbers are shown.
 
@@ -52,6 +53,7 @@ Attributes:
     units: as [report] units in site.cfg.
     unit: all bytes in this one: K, M, G, T or P; None for what fits.
     raw: bytes as they are, without a word.
+    has_commas: 1,234 rather than 1234, which programs read.
 """
 AS_FITS = NumberForm()
 ALL = "ALL"
@@ -130,8 +132,10 @@ class FieldTable:
 def number_text(value: int, kind: str, how: NumberForm) -> str:
     """A number of bytes (`kind`), or a count, without what says that it is a bound."""
     if kind == "bytes" and not how.raw:
-        return bytes_in(value, how.unit, how.units) if how.unit else bytes_text(value, how.units)
-    return str(int(value))
+        text = bytes_in(value, how.unit, how.units) if how.unit else bytes_text(value, how.units)
+    else:
+        text = count_text(int(value)) if kind == "count" else str(int(value))
+    return text if how.has_commas and not how.raw else text.replace(",", "")
 
 
 def table(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn], cell: Cell,

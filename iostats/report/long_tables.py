@@ -5,9 +5,23 @@ over the nodes; and the sentences on what these numbers mean, which one_screen h
 
 from __future__ import annotations
 
-from iostats.base.units import brief_seconds, bytes_text, percent_text, share_text
+from iostats.base.units import (
+    amount_text,
+    brief_seconds,
+    bytes_text,
+    count_text,
+    percent_text,
+    share_text,
+)
 from iostats.report.blocks import FILE_SYSTEM
-from iostats.report.job_numbers import APPLICATION, NETWORK, is_nothing, transfers_of, with_calls
+from iostats.report.job_numbers import (
+    APPLICATION,
+    NETWORK,
+    is_nothing,
+    request_size_text,
+    transfers_of,
+    with_calls,
+)
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import busiest_of, table
 from iostats.totals.bounds import (
@@ -37,8 +51,8 @@ def tables(shown: list[FileSystemRecord], record: Record, units: str, form: str)
     for fs in shown:
         parts += [f"{fs.label}: {line}" for line in [*ratios(fs, units), *balance(fs)]]
     if sizes:
-        parts += ["Size of network requests (up to this number of pages; a page is usually 4 KiB):",
-                  table((FILE_SYSTEM, "Way", "Pages", "RPCs", "Share"), sizes, form,
+        parts += ["Size of network requests (up to this much; 4 KiB pages):",
+                  table((FILE_SYSTEM, "Way", "Up to", "RPCs", "Share"), sizes, form,
                         ("left", "left", "right", "right", "right"))]
     if times:
         parts += ["Time in operations (of all threads of all nodes, so it may be more than the "
@@ -85,7 +99,7 @@ def _times(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
     of_mean = mark_of_ratio(low, low)
     for name, row in with_calls(fs).items():
         if row.seconds is not None and row.count:
-            yield (fs.label, name, f"{mark_of_operation(fs, name)}{row.count}",
+            yield (fs.label, name, mark_of_operation(fs, name) + count_text(row.count),
                    f"{low}{row.seconds:.3f}",
                    f"{of_mean}{row.seconds / row.count * 1000:.3f}",
                    "-" if row.stddev_s is None else f"{of_mean}{row.stddev_s * 1000:.3f}")
@@ -98,7 +112,7 @@ def _sizes(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
         total = sum(pages.values())
         for count_of_pages, rpcs in pages.items():
             if rpcs:
-                yield (fs.label, way, count_of_pages, f"{low}{rpcs}",
+                yield (fs.label, way, request_size_text(count_of_pages), low + count_text(rpcs),
                        f"{mark_of_ratio(low, low)}{percent_text(rpcs / total)}")
 
 
@@ -109,7 +123,7 @@ def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
             continue
         marks = marks_of_spread(fs, name)
         yield (fs.label, name, *(
-            sign + (bytes_text(spread[at], units) if name.endswith("_bytes") else str(spread[at]))
+            sign + amount_text(name, spread[at], units)
             for sign, at in zip(marks, ("min", "median", "max"))), busiest_of(spread, marks))
 
 

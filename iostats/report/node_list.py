@@ -33,7 +33,7 @@ def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
     >>> from iostats.report.node_fields import TABLE
     >>> row = {"reads": 1234, "at_most": {"reads": 1300}, "lower_bound": False}
     >>> cell(row, TABLE.field_of("Reads", ""))
-    '1234-1300'
+    '1,234-1,300'
     """
     value = row[field.name]
     if value is None or value == "" or value == []:

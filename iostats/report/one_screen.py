@@ -9,7 +9,7 @@ operations and nodes the first few have rows, and the others are counted: `--for
 from __future__ import annotations
 
 from iostats.base.text import bars, bins_of_a_bar
-from iostats.base.units import brief_bytes, brief_count, brief_rate, brief_seconds, share_text
+from iostats.base.units import brief_rate, brief_seconds, bytes_text, count_text, share_text
 from iostats.lustre.metric_meanings import OPERATIONS
 from iostats.report import long_tables
 from iostats.report.blocks import BAR, ITEMS, NAME, NUMBER, SERIES, TEXT, Block, drawn
@@ -18,6 +18,7 @@ from iostats.report.job_numbers import (
     NETWORK,
     is_nothing,
     most_asked,
+    request_size_text,
     transfers_of,
     with_calls,
 )
@@ -83,12 +84,12 @@ def _transfers(fs: FileSystemRecord, record: Record, units: str) -> Block:
                 fs.application[f"{one.way}_bytes"] or mark(fs, f"{one.way}_bytes")):
             continue
         rows.append((f"  {one.way}, {_LAYERS[one.layer]}",
-                     "-" if one.total is None else one.of_bytes + brief_bytes(one.total, units),
-                     "-" if one.count is None else one.of_calls + brief_count(one.count),
-                     "-" if one.mean is None else one.of_mean + brief_bytes(one.mean, units),
+                     "-" if one.total is None else one.of_bytes + bytes_text(one.total, units),
+                     "-" if one.count is None else one.of_calls + count_text(one.count),
+                     "-" if one.mean is None else one.of_mean + bytes_text(one.mean, units),
                      "-" if one.total is None or not elapsed_s else
                      f"{mark_of_ratio(one.of_bytes, of_time)}"
-                     f"{brief_bytes(one.total / elapsed_s, units)}/s"))
+                     f"{bytes_text(one.total / elapsed_s, units)}/s"))
     return Block(("Transfers", "bytes", "calls, RPCs", "mean size", "mean rate"),
                  (NAME, NUMBER, NUMBER, NUMBER, NUMBER), rows, ("mean rate", "mean size"))
 
@@ -104,7 +105,7 @@ def _times(fs: FileSystemRecord) -> Block | None:
     first, others = _first(timed, _MOST_OPERATIONS)
     rows: list[Sequence[Any]] = [(
         f"  {name}", *_share(row.seconds, whole, low),
-        mark_of_operation(fs, name) + brief_count(row.count),
+        mark_of_operation(fs, name) + count_text(row.count),
         low + brief_seconds(row.seconds), of_mean + brief_seconds(row.seconds / row.count),
         "-" if row.stddev_s is None else of_mean + brief_seconds(row.stddev_s))
         for name, row in first]
@@ -112,7 +113,7 @@ def _times(fs: FileSystemRecord) -> Block | None:
         count, seconds = (sum(getattr(row, what) for _, row in others)
                           for what in ("count", "seconds"))
         rows.append((f"  {_and_others(others)}", *_share(seconds, whole, low),
-                     low + brief_count(count), low + brief_seconds(seconds), "", ""))
+                     low + count_text(count), low + brief_seconds(seconds), "", ""))
     headings = ("Time in operations", "", "share", "calls", "time", "mean", "stddev")
     kinds = (NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER)
     if all(row.stddev_s is None for _, row in first):
@@ -130,26 +131,19 @@ def _sizes(fs: FileSystemRecord) -> Block | None:
                    key=lambda size: (int(size) if size.isdigit() else 0, size))
     first, others = _first(sizes, _MOST_SIZES)
     rows: list[Sequence[Any]] = []
-    for name, of in [*((_pages(size), [size]) for size in first),
+    for name, of in [*((f"up to {request_size_text(size)}", [size]) for size in first),
                      *([(_and_others(others), others)] if others else [])]:
         row: list[Any] = [f"  {name}"]
         for _, pages in ways:
             rpcs = sum(pages.get(size, 0) for size in of)
-            row += [low + brief_count(rpcs), *_share(rpcs, sum(pages.values()), low)
+            row += [low + count_text(rpcs), *_share(rpcs, sum(pages.values()), low)
                     ] if rpcs else ["", None, ""]
         rows.append(row)
-    headings, kinds = ["Requests of up to"], [NAME]
+    headings, kinds = ["Requests (4 KiB pages)"], [NAME]
     for words, _ in ways:
         headings += [f"{words}, RPCs", "", "share"]
         kinds += [NUMBER, BAR, NUMBER]
     return Block(headings, kinds, rows)
-
-
-def _pages(size: str) -> str:
-    """A page is usually 4 KiB."""
-    if not size.isdigit() or len(size) > 9:
-        return f"up to {size[:9]} pages"
-    return f"{size} page{'s' * (size != '1')}, ~{brief_bytes(int(size) * 4096)}"
 
 
 def _osts(fs: FileSystemRecord, units: str) -> Block | None:
@@ -177,7 +171,7 @@ def _osts(fs: FileSystemRecord, units: str) -> Block | None:
 def _ost(name: str, read: int, written: int, whole: int, low: str,
          units: str) -> tuple[Any, ...]:
     return (f"  {name}", *_share(read + written, whole, low),
-            *(low + brief_bytes(number, units) if number or low else "" for number in (
+            *(low + bytes_text(number, units) if number or low else "" for number in (
                 read, written)))
 
 
@@ -192,16 +186,16 @@ def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
     for name, one in first:
         rate, peak = one.per_second_per_node, one.peak
         rows.append((f"  {name}", *_share(one.requests, whole, low),
-                     low + brief_count(one.requests),
+                     low + count_text(one.requests),
                      "-" if rate is None else of_mean + brief_rate(rate),
                      low + brief_rate(peak.per_second) if peak else "-",
                      (peak.node if peak else "-") or "-",
-                     ", ".join(f"{operation} {low}{brief_count(count)}"
+                     ", ".join(f"{operation} {low}{count_text(count)}"
                                for operation, count in most_asked(one))))
     if others:
         requests = sum(one.requests for _, one in others)
         rows.append((f"  {_and_others(others)}", *_share(requests, whole, low),
-                     low + brief_count(requests), "", "", "", ""))
+                     low + count_text(requests), "", "", "", ""))
     headings = ["MDTs", "", "share", "requests", "/s, node", "peak", "of node", "most"]
     kinds = [NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, TEXT, ITEMS]
     gone = {1, 2} if len(asked) == 1 else set()
@@ -223,7 +217,7 @@ def _nodes(fs: FileSystemRecord, units: str) -> Block:
     rows: list[Sequence[Any]] = []
     for name, spread in first:
         text: Callable[[int], str] = (
-            (lambda number: brief_bytes(number, units)) if name.endswith("_bytes") else brief_count)
+            (lambda number: bytes_text(number, units)) if name.endswith("_bytes") else count_text)
         marks = marks_of_spread(fs, name)
         rows.append((f"  {_NAMES.get(name, name)}", *(
             sign + text(spread[at]) for sign, at in zip(marks, ("min", "median", "max"))),
@@ -245,7 +239,7 @@ def _over_time(fs: FileSystemRecord, reported: int, units: str, screen: Screen) 
                          ("operations", "operations")):
         if any(series[metric]):
             peak = max(series[metric]) / series.every_s
-            most = brief_rate(peak) if metric == "operations" else brief_bytes(peak, units)
+            most = brief_rate(peak) if metric == "operations" else bytes_text(peak, units)
             rows.append((f"  {name}", f"|{bars(series[metric], room, screen.is_ascii)}|",
                          f"{mark(fs, metric)}{most}/s"))
     bins = max(len(series[metric]) for metric in ("read_bytes", "write_bytes", "operations"))

@@ -4,6 +4,7 @@ What of a record is shown: the file systems with something to say, and the notes
 
 from __future__ import annotations
 
+from iostats.base.units import count_text
 from iostats.report import coverage, storage_server_tables
 from iostats.report.advice import noise_floor
 from iostats.report.job_numbers import bounds_of
@@ -28,7 +29,7 @@ def notes_of(record: Record, shown: list[FileSystemRecord], harvested: list[Serv
     units = config["report.units"]
     missing, found = record.coverage.missing_count, []
     if missing and shown:
-        found.append(f"note: {missing} {'node has' if missing == 1 else 'nodes have'} no numbers: "
+        found.append(f"note: {count_text(missing, 'node has', 'nodes have')} no numbers: "
                      f"every amount is a lower bound (>=)")
     found += coverage.notes_on_shared_nodes(record.coverage.shared)
     found += [f"note: {note}" for note in record.notes]

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from iostats.base.units import (
     DATE_TIME,
+    amount_text,
     bytes_text,
+    count_text,
     duration_text,
     moment_text,
     range_text,
@@ -43,8 +45,7 @@ def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem]
     """
     rows: list[tuple[str, ...]] = [
         (side.label, _COUNTED_BY[side.counted_by], *(
-            "-" if number is None else mark + (
-                bytes_text(number, units) if metric.endswith("_bytes") else str(number))
+            "-" if number is None else mark + amount_text(metric, number, units)
             for metric, number, mark in side.numbers),
          *(range_text(low, high, metric, units) for metric, low, high in side.bounds))
         for side in sides_of(shown, harvested, by_node)]
@@ -55,7 +56,7 @@ def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem]
              table((FILE_SYSTEM, "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
                    rows, form, ("left", "left") + ("right",) * 5)]
     if long:
-        rows = [(fs.label, name, f"{mark_of_layer(fs)}{row.count}",
+        rows = [(fs.label, name, f"{mark_of_layer(fs)}{count_text(row.count)}",
                  "-" if row.seconds is None else f"{mark_of_layer(fs)}{row.seconds:.3f}")
                 for fs in harvested for name, row in fs.operations.items()]
         parts += ["Operations at the storage servers:",
@@ -150,7 +151,7 @@ def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
         left_off += len(found[most:])
         low = mark_of_layer(fs)
         rows += [(fs.label, target, low + bytes_text(read, units),
-                  low + bytes_text(written, units), f"{low}{calls}")
+                  low + bytes_text(written, units), low + count_text(calls))
                  for _, calls, target, read, written in found[:most]]
     if not rows:
         return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-from iostats.base.units import bytes_text, moment_text
+from iostats.base.units import bytes_text, count_text, moment_text
 from iostats.report import job_fields, job_list
 from iostats.report.job_summary import EXPORTS, NODES
 from iostats.report.listing import NumberForm
@@ -163,7 +163,7 @@ def _number(field: Field, units: str, other: _Maker, begin: str, end: str) -> _M
                 return other(row)
             if row["lower_bound"] and name in row["too_low"]:
                 mark = low
-        return f"{mark}{bytes_text(value, units) if is_bytes else int(value)}{end}"
+        return f"{mark}{bytes_text(value, units) if is_bytes else count_text(int(value))}{end}"
     return make
 
 

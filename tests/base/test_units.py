@@ -16,25 +16,26 @@ from iostats.base.units import bytes_text, duration_text, zone_form
     (0, "0 bytes", "0 bytes"),
     (23, "23 bytes", "23 bytes"),
     (999, "999 bytes", "999 bytes"),
-    (1000, "1000 bytes", "1.0 kB"),
-    (1023, "1023 bytes", "1.0 kB"),
+    (1, "1 byte", "1 byte"),
+    (1000, "1,000 bytes", "1.0 kB"),
+    (1023, "1,023 bytes", "1.0 kB"),
     (1024, "1.0 KiB", "1.0 kB"),
     (37888, "37.0 KiB", "37.9 kB"),
     (999_949, "976.5 KiB", "999.9 kB"),
     (999_951, "976.5 KiB", "1.0 MB"),
-    (1_048_524, "1023.9 KiB", "1.0 MB"),
+    (1_048_524, "1,023.9 KiB", "1.0 MB"),
     (1_048_525, "1.0 MiB", "1.0 MB"),
     (16_777_216, "16.0 MiB", "16.8 MB"),
     (335_544_320, "320.0 MiB", "335.5 MB"),
     (892_338_176, "851.0 MiB", "892.3 MB"),
     (23 * 2**40, "23.0 TiB", "25.3 TB"),
     (37 * 2**60, "37.0 EiB", "42.7 EB"),
-    (5000 * 2**60, "5000.0 EiB", "5764.6 EB"),
+    (5000 * 2**60, "5,000.0 EiB", "5,764.6 EB"),
 ])
 def test_bytes_in_the_unit_that_leaves_one_to_four_digits(number, binary, decimal):
     """A rounded number never shows 1024.0 of a smaller unit."""
-    assert (binary, decimal, f"{number} bytes") == (
-        bytes_text(number), bytes_text(number, "decimal"), bytes_text(number, "bytes"))
+    assert (binary, decimal) == (bytes_text(number), bytes_text(number, "decimal"))
+    assert f"{number:,} byte{'s' * (number != 1)}" == bytes_text(number, "bytes")
 
 
 def test_851_mib_is_what_sample_job_writes():
@@ -45,7 +46,7 @@ def test_851_mib_is_what_sample_job_writes():
 @given(st.integers(0, 2**80), st.sampled_from(["binary", "decimal", "bytes"]))
 def test_no_number_is_printed_with_an_exponent(number, units):
     """The ancestor printed 1.67772e+07."""
-    assert re.fullmatch(r"\d+(\.\d)? (bytes|[KMGTPE]iB|[kMGTPE]B)", bytes_text(number, units))
+    assert re.fullmatch(r"[\d,]+(\.\d)? (bytes?|[KMGTPE]iB|[kMGTPE]B)", bytes_text(number, units))
 
 
 @pytest.mark.parametrize("seconds, text", [

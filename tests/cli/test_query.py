@@ -224,7 +224,7 @@ def test_top_shows_single_operations_and_latency(site):
     lines = site.iostats("top", "--once", "--show", "open,latency", "--percent").out.splitlines()
     assert lines[1].split()[-5:-1] == ["%", "OPEN", "%", "MS/REQ"]
     [row] = [line for line in lines if line.startswith("4711")]
-    assert "100.0 %    0.03" in row
+    assert "100 %    0.03" in row
 
 
 def test_a_report_of_a_job_that_still_runs_names_the_command_that_has_its_numbers(site):

@@ -36,7 +36,7 @@ def test_a_page_of_a_job_from_the_sites_server(tmp_path):
         done = desk.iostats("report", "--html", tmp_path / "page.html", "4713")
         assert (0, "", "") == (done.status, done.out, done.err)
         page = (tmp_path / "page.html").read_text()
-        assert "<bdi>4713</bdi>" in page and "in ≥ 37 calls" in page
+        assert "<bdi>4713</bdi>" in page and "in >= 37 calls" in page
         done = desk.iostats("report", "--html", tmp_path / "none.html", "4799")
         assert 1 == done.status and not (tmp_path / "none.html").exists()
 

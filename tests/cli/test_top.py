@@ -79,22 +79,22 @@ def test_a_dump_is_shown_as_totals_since_the_entries_began(tmp_path):
     done = top("--statsfile", "dump", cwd=tmp_path)
     assert (0, "", """\
 2026-11-21 01:54:40, totals since 01:43:00, by job, written first, dump
-JOB             FS        WR_MiB  RD_MiB  REQS  META  USER
-(all)           scratch  41989.0     0.1   134    64
-(no job)        scratch      5.0     0.0    18    11  13.4 % of requests
-4711            scratch  41984.0     0.1   116    53  -
-kworker/13:2.0  scratch      5.0     0.0     7     0  (no job)
-(empty)         scratch      0.0     0.0    11    11  (no job)
+JOB             FS         WR_MiB  RD_MiB  REQS  META  USER
+(all)           scratch  41,989.0     0.1   134    64
+(no job)        scratch       5.0     0.0    18    11  13.4 % of requests
+4711            scratch  41,984.0     0.1   116    53  -
+kworker/13:2.0  scratch       5.0     0.0     7     0  (no job)
+(empty)         scratch       0.0     0.0    11    11  (no job)
 """) == (done.status, done.err, done.out)
     narrow = top("--statsfile", "dump", cwd=tmp_path, env={"COLUMNS": "40"})
     assert """\
 2026-11-21 01:54:40, totals since 01:43+
-JOB             WR_MiB RD_MiB REQS META
-(all)          41989.0    0.1  134   64
-(no job)           5.0    0.0   18   11
-4711           41984.0    0.1  116   53
-kworker/13:2.0     5.0    0.0    7    0
-(empty)            0.0    0.0   11   11
+JOB              WR_MiB RD_MiB REQS META
+(all)          41,989.0    0.1  134   64
+(no job)            5.0    0.0   18   11
+4711           41,984.0    0.1  116   53
+kworker/13:2.0      5.0    0.0    7    0
+(empty)             0.0    0.0   11   11
 """ == narrow.out
 
 

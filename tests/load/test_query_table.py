@@ -40,7 +40,7 @@ def test_rates_are_bytes_a_second(by, heading):
 
 @pytest.mark.parametrize("written, low, shown", [
     (23 << 20, False, "23.0 MiB"), (23 << 20, True, ">= 23.0 MiB"), (0, False, "0 bytes"),
-    (0, True, ">= 0 bytes"), (37, False, "37 bytes"), (0.5, False, "< 1 byte"),
+    (0, True, ">= 0 bytes"), (37, False, "37 bytes"), (0.5, False, "<1 byte"),
     (0.5, True, "> 0 bytes"), (None, True, "-")])
 def test_what_is_there_is_never_shown_as_nothing(written, low, shown):
     answer = {"level": "c", **ranking.answer(two_targets(), LoadQuery("job-summed", count=1),

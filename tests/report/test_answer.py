@@ -51,8 +51,8 @@ def shared(seconds):
      "Its programs spent at least 37.0 s in Lustre, ~ 37 % of the time of the 1 node that "
      "reported: ~ 100 % of that in open on scratch."),
     (shared(37.0), "unknown", "It cannot be told whether I/O made this job slow",
-     "Its programs spent up to 37.0 s in Lustre, ≤ 37 % of the time of its 1 node; other jobs were "
-     "on its nodes, and their calls are in the numbers."),
+     "Its programs spent up to 37.0 s in Lustre, <= 37 % of the time of its 1 node; other jobs "
+     "were on its nodes, and their calls are in the numbers."),
     (shared(2.3), "good", "I/O did not make this job slow",
      "All its calls to Lustre together took up to 2.3 s, 2.3 % of the 00:01:40 that it ran."),
     (record(None), "unknown", "How long it waited for Lustre is not known",
@@ -74,12 +74,12 @@ def test_a_mean_is_at_least_where_its_bytes_are():
                        ended=ENDED, elapsed_s=100.0))
     found = labelled(totals)[0]
     tile = tiles_of(found, found.file_systems, "binary", None)[1]
-    assert ("Written", "≥ 23.0 KiB", "23552", "in 60 calls, ≥ 392 bytes each") == tile[:4]
+    assert ("Written", ">= 23.0 KiB", "23552", "in 60 calls, >= 392 bytes each") == tile[:4]
 
 
 def test_a_share_of_a_lower_bound_is_never_less_than_something():
     """41 ms of two nodes' 200 s are 0.02 %; with a third node's it may be any share."""
-    for missing, text in ((0, "< 0.1 % of node time"), (1, "~ 0.02 % of node time")):
+    for missing, text in ((0, "<0.1 % of node time"), (1, "~ 0.02 % of node time")):
         found = record(0.041, 0.0, expected=2 + missing)
         tiles = {tile.title: tile for tile in tiles_of(found, found.file_systems, "binary", None)}
         assert text == tiles["Time in Lustre"].about
@@ -102,7 +102,7 @@ def test_tiles_are_sums_of_all_file_systems():
     assert ("3.7 s", "3.700000", "1.9 % of node time") == tiles["Time in Lustre"][1:4]
     assert ("23", "23") == tiles["Events"][1:3]
     found = shared(37.0)
-    assert ("≤ 37.0 s", "37.000000", "≤ 37 % of node time") == next(
+    assert ("<= 37.0 s", "37.000000", "<= 37 % of node time") == next(
         tile for tile in tiles_of(found, found.file_systems, "binary", None)
         if tile.title == "Time in Lustre")[1:4]
     found = record(expected=1)

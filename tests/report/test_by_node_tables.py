@@ -82,7 +82,7 @@ def test_a_job_that_is_known_by_its_nodes_alone():
            "node has reported" == lines[0]
     assert lines[1].startswith("It ran from ")
     assert "At the storage servers, by its nodes, which it had alone:" == lines[2]
-    assert ["scratch", "By its nodes", "1.2-1.4 TiB", "23.0 GiB", "1229-1434", "23", "78-90"] == [
+    assert ["scratch", "By its nodes", "1.2-1.4 TiB", "23.0 GiB", "1,229-1,434", "23", "78-90"] == [
         cell.strip() for cell in lines[4].split("  ") if cell.strip()]
     assert ["No findings: looked at requests.", ""] == lines[5:]
 
@@ -178,7 +178,7 @@ def test_a_scripts_number_is_no_range_by_mistake():
 
     assert [f"{1229 * GIB}-{1434 * GIB}", "78-90"] == cells(
         whole, "ReadBytes,Operations", NumberForm(raw=True))
-    assert ["1229.00-1434.00 GiB"] == cells(whole, "ReadBytes", NumberForm(unit="G"))
+    assert ["1,229.00-1,434.00 GiB"] == cells(whole, "ReadBytes", NumberForm(unit="G"))
     assert (None, 1229 * GIB, 1434 * GIB) == (row(whole)["read_bytes"],
                                               row(whole)["by_node_read_bytes"],
                                               row(whole)["by_node_read_bytes_max"])
@@ -189,7 +189,7 @@ def test_one_file_system_without_an_upper_bound_leaves_none_of_all():
 
     assert [">= 1.2 TiB", ">= 1.2 TiB", "-"] == cells(
         whole, "ReadBytes,ByNodeReadBytes,ByNodeReadMax")
-    assert [">= 1229.00 GiB"] == cells(whole, "ReadBytes", NumberForm(unit="G"))
+    assert [">= 1,229.00 GiB"] == cells(whole, "ReadBytes", NumberForm(unit="G"))
 
 
 def test_a_list_says_why_there_is_none():

@@ -46,7 +46,7 @@ def test_what_is_read_again_came_from_memory(release):
     ("s00", "s01", "1,003", "up to 3.9 KiB"),       # 100 B each, most of them in no byte counter
     ("s01", "s02", "2,000", "up to 3.3 KiB"),       # dd bs=1000
     ("s03", "s04", "1,003", "100 bytes"),           # 100 B each, with O_APPEND
-    ("s04", "s05", "2,000", "1000 bytes"),          # dd bs=1000, tiny_write=0
+    ("s04", "s05", "2,000", "1,000 bytes"),         # dd bs=1000, tiny_write=0
 ], ids=["100 B", "dd", "append", "dd without tiny writes"])
 def test_small_writes_are_small_whatever_the_kernel_counts_of_them(before, after, calls, mean):
     """`up to`: the bytes of small writes into pages that were not sent are not counted."""

@@ -281,13 +281,13 @@ ROWS = [
 def test_the_table_is_that_of_sacct():
     """Numbers at the right, a text that is too long ends with +, what is not known is -."""
     assert """\
-JobID  JobName    User  NNodes State        Elapsed  ReadBytes WriteBytes  Opens Operations Events Note
------- ---------- ----- ------ --------- ---------- ---------- ---------- ------ ---------- ------ -------------------------------
-4711   solve      alice      2 COMPLETED   00:31:07  851.0 MiB   23 bytes 771377   16777216      0
-100_10 r\u00e9sum\u00e9-wi+ bob        2 TIMEOUT   1-02:03:04 >= 0 bytes >= 1.0 PiB  >= 41      >= 41     37 1 of 2 nodes; data may be lost
-4713   \u8a08\u7b97\u8a08\u7b97+  carol      - -                  -          -          -      -          -      - no report
-4717   a|b        bob        1 -          ~00:00:37   41 bytes   43 bytes      -         47      - storage servers only; not final
-4719   x\\x1b[2Jy  bob        3 -           00:00:00    1 bytes    1 bytes      1          1      - 2 shared
+JobID  JobName    User  NNodes State        Elapsed  ReadBytes WriteBytes   Opens Operations Events Note
+------ ---------- ----- ------ --------- ---------- ---------- ---------- ------- ---------- ------ -------------------------------
+4711   solve      alice      2 COMPLETED   00:31:07  851.0 MiB   23 bytes 771,377 16,777,216      0
+100_10 résumé-wi+ bob        2 TIMEOUT   1-02:03:04 >= 0 bytes >= 1.0 PiB   >= 41      >= 41     37 1 of 2 nodes; data may be lost
+4713   計算計算+  carol      - -                  -          -          -       -          -      - no report
+4717   a|b        bob        1 -          ~00:00:37   41 bytes   43 bytes       -         47      - storage servers only; not final
+4719   x\\x1b[2Jy  bob        3 -           00:00:00     1 byte     1 byte       1          1      - 2 shared
 """ == "".join(job_list.table(ROWS, columns_of(job_fields.DEFAULT)))  # noqa: E501
 
 
@@ -318,16 +318,17 @@ JobID|JobName|ReadBytes|Opens|Note
 100_10|r\u00e9sum\u00e9-with-a-long-name|>= 0 bytes|>= 41|1 of 2 nodes; data may be lost
 4713|\u8a08\u7b97\u8a08\u7b97\u8a08\u7b97|-|-|no report
 4717|a\\x7cb|41 bytes|-|storage servers only; not final
-4719|x\\x1b[2Jy|1 bytes|1|2 shared
-""" == "".join(job_list.parsable(ROWS, columns))
+4719|x\\x1b[2Jy|1 byte|1|2 shared
+""" == "".join(job_list.parsable(
+        ROWS, columns, NumberForm(has_commas=False)))
     assert "4711|892338176|\n4713|-|\n" == "".join(job_list.parsable(
         [ROWS[0], ROWS[2]], columns_of("JobID,ReadBytes"), NumberForm(raw=True), False, "|", True))
 
 
 @pytest.mark.parametrize("how, expected", [
     (NumberForm(), "851.0 MiB"), (NumberForm("decimal"), "892.3 MB"),
-    (NumberForm("bytes"), "892338176 bytes"),
-    (NumberForm(raw=True), "892338176"), (NumberForm(unit="K"), "871424.00 KiB"),
+    (NumberForm("bytes"), "892,338,176 bytes"),
+    (NumberForm(raw=True), "892338176"), (NumberForm(unit="K"), "871,424.00 KiB"),
     (NumberForm(unit="G"), "0.83 GiB"),
     (NumberForm(unit="T"), "0.00081 TiB"), (NumberForm("decimal", "G"), "0.89 GB"),
     (NumberForm("bytes", "M"), "851.00 MiB")])

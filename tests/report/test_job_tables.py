@@ -263,7 +263,9 @@ def test_a_count_is_printed_as_it_is(form):
     """The ancestor printed 1.67772e+07 for 16777216, and more digits than it knew for others."""
     printed = text(of_node(deltas=[llite(open=16_777_216, close=9_007_199_254_740_993)]),
                    form=form)
-    assert "16777216" in printed and "9007199254740993" in printed
+    is_for_programs = form in ("csv", "json")
+    assert ("16777216" if is_for_programs else "16,777,216") in printed
+    assert ("9007199254740993" if is_for_programs else "9,007,199,254,740,993") in printed
     assert "e+" not in printed
 
 
@@ -280,14 +282,14 @@ def test_a_count_beside_an_unknown_one_keeps_its_digits(form):
     """The ancestor's 1.67772e+07 came from a column with a "-" in it."""
     printed = text(of_node(deltas=[llite(open=16_777_217), unread("llite")._replace(
         file_system="home")]), form=form)
-    assert {"16777217", "-"} <= set(printed.replace("|", " ").split())
+    assert {"16,777,217", "-"} <= set(printed.replace("|", " ").split())
 
 
 # -- the choices of a site ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("units, read", [
-    ("binary", "320.0 MiB"), ("decimal", "335.5 MB"), ("bytes", "335544320 bytes"),
+    ("binary", "320.0 MiB"), ("decimal", "335.5 MB"), ("bytes", "335,544,320 bytes"),
 ])
 def test_units_are_the_sites_choice(units, read):
     """site.cfg: [report] units."""
@@ -350,8 +352,8 @@ def test_long_puts_the_network_beside_the_application():
     short = text(*WHOLE, form="plain", labels=LABELS)
     assert printed.startswith(short[:short.index("No I/O on")])
     rows = words_of(printed)
-    for row in ("read, by the application 320 MiB 60 5.33 MiB 175 KiB/s",
-                "read, over the network 320 MiB 309 1.04 MiB 175 KiB/s", "No I/O on: home"):
+    for row in ("read, by the application 320.0 MiB 60 5.3 MiB 175.5 KiB/s",
+                "read, over the network 320.0 MiB 309 1.0 MiB 175.5 KiB/s", "No I/O on: home"):
         assert row in rows
     assert "write, by" not in printed and "\nhome" not in printed
 
@@ -366,7 +368,7 @@ def test_long_names_the_busiest_node():
     """Minimum, median and maximum over the nodes; a node that made no directory counts as 0."""
     rows = words_of(text(*WHOLE, form="plain", long=True, labels=LABELS))
     for row in ("open 23 23 37 nid00002", "mkdir 0 0 13 nid00001",
-                "bytes read 16.0 MiB 16.0 MiB 304 MiB nid00002"):
+                "bytes read 16.0 MiB 16.0 MiB 304.0 MiB nid00002"):
         assert row in rows
 
 
@@ -381,7 +383,7 @@ def test_where_all_nodes_did_as_much_long_names_none():
 def test_long_marks_lower_bounds_as_the_short_tables_do():
     """In each table: a number without its mark is believed."""
     rows = words_of(text(*WHOLE, form="plain", long=True, labels=LABELS, expected=3))
-    assert "read, over the network >= 320 MiB >= 309 ~ 1.04 MiB ~ 175 KiB/s" in rows
+    assert "read, over the network >= 320.0 MiB >= 309 ~ 1.0 MiB ~ 175.5 KiB/s" in rows
     assert "open ~ 100 % >= 60 >= 61.4 ms ~ 1.02 ms" in rows
 
 
@@ -512,7 +514,7 @@ snx11001          Count  Seconds
 
 
 def test_what_the_page_cache_has_saved_is_told_where_both_numbers_stand():
-    """Of 320 MiB that programs read 80 came over the network; --long says it among its own."""
+    """Of 320.0 MiB that programs read 80 came over the network; --long says it among its own."""
     record, choices = job(*WHOLE)
     [fs] = [fs for fs in record["file_systems"] if fs["name"] == "snx11001"]
     fs["network"]["read_bytes"] = 80 * 2**20

@@ -77,30 +77,30 @@ Metadata statistics for this job:
 File System      open    mkdir
 scratch             3        2
 No findings: too little I/O to judge.
-Transfers                       bytes  calls, RPCs  mean size  mean rate
-  read, by the application   23.0 MiB           23   1.00 MiB  236 KiB/s
-  read, over the network     13.0 MiB           13   1.00 MiB  133 KiB/s
-  write, by the application  41.0 MiB           41   1.00 MiB  420 KiB/s
-  write, over the network    38.0 MiB           18   2.11 MiB  389 KiB/s
+Transfers                       bytes  calls, RPCs  mean size    mean rate
+  read, by the application   23.0 MiB           23    1.0 MiB  235.5 KiB/s
+  read, over the network     13.0 MiB           13    1.0 MiB  133.1 KiB/s
+  write, by the application  41.0 MiB           41    1.0 MiB  419.8 KiB/s
+  write, over the network    38.0 MiB           18    2.1 MiB  389.1 KiB/s
 Time in operations                        share  calls     time     mean  stddev
-  read              ███████████████████   100 %     23   46.0 s   2.00 s       -
+  read              ███████████████████  99.9 %     23   46.0 s   2.00 s       -
   mkdir             ▏                    <0.1 %      2  5.00 ms  2.50 ms       -
   open              ▏                    <0.1 %      3  3.00 ms  1.00 ms  408 us
-Requests of up to        read, RPCs         share  written, RPCs          share
-  256 pages, ~1.00 MiB           13  █████  100 %              3  ▉      16.7 %
-  1024 pages, ~4.00 MiB                                       15  ████▏  83.3 %
+Requests (4 KiB pages)  read, RPCs          share  written, RPCs           share
+  up to 1 MiB                   13  ██████  100 %              3  █       16.7 %
+  up to 4 MiB                                                 15  █████   83.3 %
 OSTs, 2 of 3 used                             share      read   written
   OST0000          ████████████████████▎     84.3 %  13.0 MiB  30.0 MiB
-  OST0001          ███▊                      15.7 %            8.00 MiB
+  OST0001          ███▊                      15.7 %             8.0 MiB
 MDTs       requests  /s, node  peak  of node   most
   MDT0000       140      0.70  1.00  nid00001  close 90, create 30, getattr 20
-Per node            least    median      most  busiest
-  bytes read          0 B       0 B  23.0 MiB  nid00001
-  bytes written  4.00 MiB  4.00 MiB  37.0 MiB  nid00001
-  reads                 0         0        23  nid00001
-  writes                4         4        37  nid00001
-  open                  0         0         3  nid00001
-  mkdir                 0         0         2  nid00002
+Per node           least   median      most  busiest
+  bytes read     0 bytes  0 bytes  23.0 MiB  nid00001
+  bytes written  4.0 MiB  4.0 MiB  37.0 MiB  nid00001
+  reads                0        0        23  nid00001
+  writes               4        4        37  nid00001
+  open                 0        0         3  nid00001
+  mkdir                0        0         2  nid00002
 scratch: 43 % of what was read did not come over the network
 scratch: 2.0 MiB were written and not yet sent at the end
 scratch: 1.0 MiB less were sent than written
@@ -122,11 +122,11 @@ def test_the_long_tables_in_markdown():
 | scratch       | MDT0000 |        140 |       0.7 |    1.0 | nid00001    | close 90, create 30, ge\
 tattr 20 |
 """, """\
-| File System   | Way   |   Pages |   RPCs |   Share |
+| File System   | Way   |   Up to |   RPCs |   Share |
 |:--------------|:------|--------:|-------:|--------:|
-| scratch       | read  |     256 |     13 |   100 % |
-| scratch       | write |     256 |      3 |    17 % |
-| scratch       | write |    1024 |     15 |    83 % |
+| scratch       | read  |   1 MiB |     13 |   100 % |
+| scratch       | write |   1 MiB |      3 |    17 % |
+| scratch       | write |   4 MiB |     15 |    83 % |
 """, """\
 | File System   | Operation   |   Calls |   Seconds |   Mean ms |   Stddev ms |
 |:--------------|:------------|--------:|----------:|----------:|------------:|
@@ -229,7 +229,7 @@ def test_an_ost_that_could_not_be_read_is_not_said_to_be_idle():
         llite(), osc("OST0000", read_bytes=3), osc("OST0001", read_bytes=1),
         unread("osc", target="OST0002")]), long=True)
     assert "OSTs, >= 2 of >= 2 used" in found
-    assert "OST0000 ~ 75.0 % >= 3 B >= 0 B" in rows_of(found)
+    assert "OST0000 ~ 75.0 % >= 3 bytes >= 0 bytes" in rows_of(found)
 
 
 # -- who may read what ---------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_an_ordinary_users_long_report_has_rpcs_and_no_bytes():
     rows = rows_of(text(*ORDINARY, long=True))
     for one in ("read, by the application - - - -", "write, by the application - - - -",
                 "read, over the network - >= 13 - -", "write, over the network - >= 0 - -",
-                "256 pages, ~1.00 MiB 13 100 %", "MDT0001 75.0 % 300 3.00 setattr 300"):
+                "up to 1 MiB 13 100 %", "MDT0001 75.0 % 300 3.00 setattr 300"):
         assert one in rows
 
 
@@ -296,7 +296,7 @@ def test_an_mdt_alone_is_not_the_network():
         mdc(read_bytes=4096, read_rpcs=1)]), long=True))
     assert "read, over the network - - - -" in rows
     assert not any("write" in row for row in rows)
-    assert "read, by the application 37.0 MiB 37 1.00 MiB 631 KiB/s" in rows
+    assert "read, by the application 37.0 MiB 37 1.0 MiB 631.5 KiB/s" in rows
 
 
 # -- lower bounds --------------------------------------------------------------------------------
@@ -315,13 +315,13 @@ def numbers_without_a_mark(printed):
 UNMARKED = {
     "scratch 23.0 MiB 41.0 MiB", "scratch 3 2",
     "MDT0000 140 0.70 1.00 nid00001 close 90, create 30, getattr 20",
-    "read, by the application 23.0 MiB 23 1.00 MiB 236 KiB/s",
-    "write, by the application 41.0 MiB 41 1.00 MiB 420 KiB/s",
-    "read, over the network 13.0 MiB 13 1.00 MiB 133 KiB/s",
-    "write, over the network 38.0 MiB 18 2.11 MiB 389 KiB/s",
-    "256 pages, ~1.00 MiB 13 100 % 3 16.7 %", "1024 pages, ~4.00 MiB 15 83.3 %",
-    "OST0000 84.3 % 13.0 MiB 30.0 MiB", "OST0001 15.7 % 8.00 MiB",
-    "read 100 % 23 46.0 s 2.00 s -", "open <0.1 % 3 3.00 ms 1.00 ms 408 us",
+    "read, by the application 23.0 MiB 23 1.0 MiB 235.5 KiB/s",
+    "write, by the application 41.0 MiB 41 1.0 MiB 419.8 KiB/s",
+    "read, over the network 13.0 MiB 13 1.0 MiB 133.1 KiB/s",
+    "write, over the network 38.0 MiB 18 2.1 MiB 389.1 KiB/s",
+    "up to 1 MiB 13 100 % 3 16.7 %", "up to 4 MiB 15 83.3 %",
+    "OST0000 84.3 % 13.0 MiB 30.0 MiB", "OST0001 15.7 % 8.0 MiB",
+    "read 99.9 % 23 46.0 s 2.00 s -", "open <0.1 % 3 3.00 ms 1.00 ms 408 us",
     "mkdir <0.1 % 2 5.00 ms 2.50 ms -",
 }
 
@@ -339,10 +339,10 @@ def test_with_a_node_missing_every_amount_is_marked():
     assert [] == numbers_without_a_mark(printed)
     rows = rows_of(printed)
     for one in ("MDT0000 >= 140 ~ 0.70 >= 1.00 nid00001 close >= 90, create >= 30, +",
-                "256 pages, ~1.00 MiB >= 13 ~ 100 % >= 3 ~ 16.7 %",
+                "up to 1 MiB >= 13 ~ 100 % >= 3 ~ 16.7 %",
                 "open ~ <0.1 % >= 3 >= 3.00 ms ~ 1.00 ms ~ 408 us",
-                "write, over the network >= 38.0 MiB >= 18 ~ 2.11 MiB ~ 389 KiB/s",
-                "OST0001 ~ 15.7 % >= 0 B >= 8.00 MiB",
+                "write, over the network >= 38.0 MiB >= 18 ~ 2.1 MiB ~ 389.1 KiB/s",
+                "OST0001 ~ 15.7 % >= 0 bytes >= 8.0 MiB",
                 "scratch: >= 4.0 MiB of what was read were in the page cache when they were asked "
                 "for (read-ahead counts too)", "OSTs, >= 2 of >= 3 used share read written"):
         assert one in rows
@@ -353,25 +353,25 @@ def test_with_a_node_missing_every_amount_is_marked():
 @pytest.mark.parametrize("trouble, marked", [
     (llite(instance="ff9b", lower_bound=True),
      {"scratch >= 23.0 MiB >= 41.0 MiB", "scratch >= 3 >= 2",
-      "read, by the application >= 23.0 MiB >= 23 ~ 1.00 MiB >= 236 KiB/s",
-      "write, by the application >= 41.0 MiB >= 41 ~ 1.00 MiB >= 420 KiB/s",
-      "read ~ 100 % >= 23 >= 46.0 s ~ 2.00 s -",
+      "read, by the application >= 23.0 MiB >= 23 ~ 1.0 MiB >= 235.5 KiB/s",
+      "write, by the application >= 41.0 MiB >= 41 ~ 1.0 MiB >= 419.8 KiB/s",
+      "read ~ 99.9 % >= 23 >= 46.0 s ~ 2.00 s -",
       "open ~ <0.1 % >= 3 >= 3.00 ms ~ 1.00 ms ~ 408 us",
       "mkdir ~ <0.1 % >= 2 >= 5.00 ms ~ 2.50 ms -",
-      "bytes read ~ 0 B ~ 0 B >= 23.0 MiB nid00001", "reads ~ 0 ~ 0 >= 23 nid00001",
-      "bytes written ~ 4.00 MiB ~ 4.00 MiB >= 37.0 MiB nid00001",
+      "bytes read ~ 0 bytes ~ 0 bytes >= 23.0 MiB nid00001", "reads ~ 0 ~ 0 >= 23 nid00001",
+      "bytes written ~ 4.0 MiB ~ 4.0 MiB >= 37.0 MiB nid00001",
       "writes ~ 4 ~ 4 >= 37 nid00001", "open ~ 0 ~ 0 >= 3 nid00001",
       "mkdir ~ 0 ~ 0 >= 2 nid00002"}),
     (osc("OST0003", lower_bound=True),
-     {"read, over the network >= 13.0 MiB >= 13 ~ 1.00 MiB >= 133 KiB/s",
-      "write, over the network >= 38.0 MiB >= 18 ~ 2.11 MiB >= 389 KiB/s",
+     {"read, over the network >= 13.0 MiB >= 13 ~ 1.0 MiB >= 133.1 KiB/s",
+      "write, over the network >= 38.0 MiB >= 18 ~ 2.1 MiB >= 389.1 KiB/s",
       "OSTs, >= 2 of >= 4 used share read written",
-      "OST0000 ~ 84.3 % >= 13.0 MiB >= 30.0 MiB", "OST0001 ~ 15.7 % >= 0 B >= 8.00 MiB"}),
+      "OST0000 ~ 84.3 % >= 13.0 MiB >= 30.0 MiB", "OST0001 ~ 15.7 % >= 0 bytes >= 8.0 MiB"}),
     (md_stats(lower_bound=True),
      {"MDT0000 >= 140 >= 0.70 >= 1.00 nid00001 close >= 90, create >= 30, +"}),
     (rpc_stats(lower_bound=True),
-     {"256 pages, ~1.00 MiB >= 13 ~ 100 % >= 3 ~ 16.7 %",
-      "1024 pages, ~4.00 MiB >= 15 ~ 83.3 %"}),
+     {"up to 1 MiB >= 13 ~ 100 % >= 3 ~ 16.7 %",
+      "up to 4 MiB >= 15 ~ 83.3 %"}),
 ], ids=["llite", "osc", "md_stats", "rpc_stats"])
 def test_what_one_source_lost_marks_what_comes_from_it_and_no_more(trouble, marked):
     """A clear of one kind of file."""

@@ -25,7 +25,7 @@ def text(one, name, **how):
 @pytest.mark.parametrize("low, high, how, shown", [
     (12 * TIB // 10, 14 * TIB // 10, {}, "1.2-1.4 TiB"), (23, 23, {}, "23 bytes"),
     (12 * TIB // 10, 12 * TIB // 10 + 1, {}, "1.2 TiB"), (0, 37, {}, "0-37 bytes"),
-    (1000, 1 << 20, {}, "1000 bytes-1.0 MiB"),
+    (1000, 1 << 20, {}, "1,000 bytes-1.0 MiB"),
     (41_003, 53_007, {"raw": True}, "41003-53007"),
     (41_003, 53_007, {"unit": "M"}, "0.04-0.05 MiB"),
     (41_003, 53_007, {"units": "decimal"}, "41.0-53.0 kB")])

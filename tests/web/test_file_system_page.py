@@ -28,7 +28,7 @@ def test_what_was_not_done_has_no_plot():
 
 def test_a_gap_makes_no_other_rate_a_lower_bound():
     """An interval that is known in part does: 23 MiB in 23 s of which half is known."""
-    for known, peak in (([0, 1], "peak 1.0 MiB/s"), ([0, 0.5], "peak ≥ 1.0 MiB/s")):
+    for known, peak in (([0, 1], "peak 1.0 MiB/s"), ([0, 0.5], "peak &gt;= 1.0 MiB/s")):
         line = Line(0.0, 23.0, {"read_bytes": [None, 23 * MIB]}, known)
         assert f">{peak}<" in figure_of("4711", line, "c1", 46.0)["svg"]
 

@@ -150,5 +150,5 @@ def value_text(value: float | None, unit: str, units: str = "binary") -> str:
 
 def marked_text(panel: Panel, value: float | None, units: str = "binary") -> str:
     """One value of a panel, with its mark: a share of lower bounds may be wrong either way."""
-    low = "" if not panel.low or value is None else "~ " if panel.unit == "share" else "\u2265 "
+    low = "" if not panel.low or value is None else "~ " if panel.unit == "share" else ">= "
     return low + value_text(value, panel.unit, units)

@@ -9,8 +9,8 @@ from math import inf, isfinite
 
 from iostats.base.units import (
     between_text,
-    brief_bytes,
-    brief_count,
+    bytes_text,
+    count_text,
     brief_seconds,
     duration_text,
     share_text,
@@ -55,8 +55,9 @@ def as_text(found: JobComparison, units: str, screen: Screen, show_all: bool = F
     if shown:
         parts += drawn([_table(f"From {_short(a)} to {_short(b)}", shown, found, units)], screen)
     if left:
-        parts.append(f"{'and ' if shown else ''}{left} {'smaller ' if shown else 'small '}"
-                     f"change{'s' * (left > 1)} (--all shows {'them' if left > 1 else 'it'})")
+        parts.append(f"{'and ' if shown else ''}"
+                     + count_text(left, "smaller change" if shown else "small change")
+                     + f" (--all shows {'them' if left > 1 else 'it'})")
     if not found.changes:
         parts.append("No difference" + (" that is certain" if found.open_ones or found.unknown
                                         else "") + ".")
@@ -69,7 +70,7 @@ def as_text(found: JobComparison, units: str, screen: Screen, show_all: bool = F
     parts += [_only(one, name, units, other) for side, one, other in (("a", a, b), ("b", b, a))
               for name in found.perhaps_only_in[side]]
     if found.same:
-        parts.append(f"The same in both: {found.same} number{'s' * (found.same > 1)}.")
+        parts.append(f"The same in both: {count_text(found.same, 'number')}.")
     parts += _findings(found)
     parts += [f"note: {_short(one)}: other jobs were on {one.facts['shared_nodes']} of its nodes: "
               f"the numbers are the nodes', not this job's alone"
@@ -90,7 +91,7 @@ def _about(one: JobNumbers) -> str:
     if facts["nodes"] is not None:
         reported = facts["reported"]
         words.append((f"{reported} of " if reported not in (None, facts["nodes"]) else "")
-                     + f"{facts['nodes']} node{'s' * (facts['nodes'] != 1)}")
+                     + count_text(facts["nodes"], "node"))
     if facts["elapsed_s"] is not None:
         words.append(_time(facts["elapsed_s"]))
     job = f"job {facts['job']}" if facts["job"] and facts["job"] not in one.name else ""
@@ -164,7 +165,7 @@ def _only(one: JobNumbers, name: str, units: str, other: JobNumbers | None = Non
     if calls:
         low = sum(bounds.low for bounds in calls)
         words.append(f"{'>= ' if any(bounds.high == inf for bounds in calls) else ''}"
-                     f"{brief_count(low)} operation{'s' * (low != 1)}")
+                     f"{count_text(low, 'operation')}")
     alone = "alone" if other is None else (
         f"and not by those nodes of {_short(other)} that are known")
     return (f"{cut(one.file_systems[name], _WIDEST_IN_SENTENCE)}: used by {_short(one)} {alone}: "
@@ -207,9 +208,9 @@ def bounds_text(bounds: Bounds, metric: str, units: str) -> str:
 
 def _amount(number: float, kind: str, metric: str, units: str) -> str:
     if kind in (BYTES, MEAN_BYTES):
-        return brief_bytes(number, units)
+        return bytes_text(number, units)
     if kind == COUNT:
-        return brief_count(round(number))
+        return count_text(round(number))
     return _time(number) if metric == ELAPSED else (
         share_text(number) if kind == SHARE else brief_seconds(number))
 
@@ -225,7 +226,7 @@ def ratio_text(least: float, most: float) -> str:
     >>> ratio_text(3.14, 3.14), ratio_text(3.14, inf), ratio_text(0.2, 0.25), ratio_text(0, 0.2)
     ('3.14x', '>= 3.14x', '1/5 to 1/4', '<= 1/5')
     >>> ratio_text(1.123, 1.123), ratio_text(0.92, 0.92), ratio_text(inf, inf), ratio_text(0, 0)
-    ('+12.3 %', '-8.0 %', 'from 0', 'to 0')
+    ('1.12x', '1/1.09', 'from 0', 'to 0')
     """
     first, last = _factor(least), _factor(most)
     if first == last:
@@ -238,16 +239,12 @@ def ratio_text(least: float, most: float) -> str:
 def _factor(ratio: float) -> str:
     if ratio == 0 or ratio == inf:
         return "from 0" if ratio else "to 0"
-    if 0.5 < ratio < 2:
-        percent = 100 * (ratio - 1)
-        return f"{percent:+.1f} %" if abs(percent) >= 0.05 else (
-            "<+0.1 %" if percent > 0 else ">-0.1 %" if percent else "0 %")
-    return f"{_digits(ratio)}x" if ratio > 1 else f"1/{_digits(1 / ratio)}"
+    return f"{_digits(ratio)}x" if ratio >= 1 else f"1/{_digits(1 / ratio)}"
 
 
 def _digits(number: float) -> str:
     if number >= 99.5:
-        return brief_count(round(number)) if isfinite(number) else "inf"
+        return count_text(round(number)) if isfinite(number) else "inf"
     return f"{number:.3g}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.base.units import bytes_text, duration_text, percent_text
+from iostats.base.units import bytes_text, count_text, duration_text, percent_text
 from iostats.lustre.metrics import operations_in
 from iostats.report.why.cause import (
     BUSY_TARGET,
@@ -49,7 +49,7 @@ Tile.__doc__ = """
 One of the most important numbers.
 
 Attributes:
-    title, text: "Read", "≥ 1.3 TiB".
+    title, text: "Read", ">= 1.3 TiB".
     value: the number itself, for programs; "" where it is not known.
     about: a few words more.
     share: to be shown as a bar, from 0 to 1; None for none.
@@ -79,7 +79,7 @@ def answer_of(record: Record, causes: Sequence[Cause] | None = None) -> Verdict:
     took = _IN_WORDS.get(time.mark, time.mark) + _seconds(time.seconds)
     nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
     whose = f"the {nodes} that reported" if coverage.missing_count else f"its {nodes}"
-    text = (f"Its programs spent {took} in Lustre, {signs(time.share_mark)}"
+    text = (f"Its programs spent {took} in Lustre, {time.share_mark}"
             f"{percent_text(time.share, bool(time.share_mark))} of the time of {whose}")
     if time.serial_share <= LITTLE and not low:
         return Verdict("good", "I/O did not make this job slow",
@@ -117,14 +117,14 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
     found = [_moved_tile(record, shown, way, units) for way in ("read", "write")]
     counted = [fs for fs in shown if fs.operations is not None]
     count = sum(operations_in(fs.operations or {}) for fs in counted)
-    low = signs(_of_sum([mark(fs, "operations") for fs in counted]))
+    low = _of_sum([mark(fs, "operations") for fs in counted])
     found.append(Tile("Operations", f"{low}{count:,}" if counted else "-",
                       str(count) if counted else "", _most(counted, low)))
     time = time_in_lustre(record)
     if time.seconds is not None and time.share is not None:
         share = f"{percent_text(time.share, bool(time.share_mark))} of node time"
-        found.append(Tile("Time in Lustre", f"{signs(time.mark)}{_seconds(time.seconds)}",
-                          f"{time.seconds:.6f}", signs(time.share_mark) + share, time.share))
+        found.append(Tile("Time in Lustre", f"{time.mark}{_seconds(time.seconds)}",
+                          f"{time.seconds:.6f}", time.share_mark + share, time.share))
     balance = _busiest_ost(shown)
     if balance:
         found.append(balance)
@@ -146,8 +146,8 @@ def _moved_tile(record: Record, shown: Sequence[FileSystemRecord], way: str, uni
     about = ""
     if calls and None not in calls and sum(calls):
         each = mark_of_ratio(low, low_calls) + bytes_text(total // sum(calls), units)
-        about = f"in {signs(low_calls)}{sum(calls):,} calls, {signs(each)} each"
-    return Tile(title, signs(low) + bytes_text(total, units), str(total), about)
+        about = f"in {low_calls}{count_text(sum(calls), 'call')}, {each} each"
+    return Tile(title, low + bytes_text(total, units), str(total), about)
 
 
 def _of_servers(record: Record, title: str, metric: str, units: str) -> Tile:
@@ -155,7 +155,7 @@ def _of_servers(record: Record, title: str, metric: str, units: str) -> Tile:
     if not servers:
         return Tile(title, "-", "", "not known")
     total = sum(fs[metric] for fs in servers)
-    low = signs(_of_sum([mark_of_layer(fs) for fs in servers]))
+    low = _of_sum([mark_of_layer(fs) for fs in servers])
     return Tile(title, low + bytes_text(total, units), str(total), "at the storage servers")
 
 
@@ -177,22 +177,11 @@ def _busiest_ost(shown: Sequence[FileSystemRecord]) -> Tile | None:
     _, fs = max(moved, key=lambda one: one[0])
     balance: Any = fs.balance
     low = mark_of_source(fs, "osc")
-    sign = signs(low)
     return Tile(f"Busiest OST of {fs.label}"[:60],
                 mark_of_ratio(low, low) + percent_text(balance.busiest_share),
                 str(balance.busiest_share),
-                f"{balance.busiest}; {sign}{balance.used:,} of {sign}{balance.osts:,} OSTs used",
+                f"{balance.busiest}; {low}{balance.used:,} of {low}{balance.osts:,} OSTs used",
                 balance.busiest_share)
-
-
-def signs(mark: str) -> str:
-    """
-    A mark of totals.bounds as a page has it.
-
-    >>> signs(">= "), signs("<= "), signs("")
-    ('≥ ', '≤ ', '')
-    """
-    return mark.replace(">=", "\u2265").replace("<=", "\u2264")
 
 
 def _of_sum(marks: Sequence[str]) -> str:

@@ -18,7 +18,6 @@ from iostats.base.units import duration_text
 from iostats.report import coverage, event_tables, explanation, newer_release
 from iostats.report.charts import as_table, svg
 from iostats.report.html import answer, markup, tables
-from iostats.report.html.answer import signs
 from iostats.report.job_charts import CHARTS, by_importance, load_chart
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
@@ -172,7 +171,7 @@ def _of_one(record: Record, fs: FileSystemRecord, place: int, units: str,
              tables.spread(fs, record.coverage.reported, units), tables.other_counters(fs, units)]
     return {"label": fs.label, "mounts": fs.mounts[:4], "ident": f"fs{place}",
             "figures": figures, "tables": [one for one in found if one],
-            "sentences": list(map(signs, why_network_differs(fs, units)))}
+            "sentences": why_network_differs(fs, units)}
 
 
 def _figure(chart: Chart, ident: str, units: str) -> Figure:
@@ -193,7 +192,7 @@ def _loads(record: Record, config: Any, history: JobHistory | None, names: set[s
 
 def _notes(lines: Sequence[str]) -> list[str]:
     """Lines of the report's notes as sentences of a page."""
-    return [signs(line.partition("note: ")[2] if line.startswith("note: ") else line)
+    return [line.partition("note: ")[2] if line.startswith("note: ") else line
             for line in lines[:_MOST_NOTES] if newer_release.NOTE not in line]
 
 

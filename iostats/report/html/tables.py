@@ -13,13 +13,13 @@ from iostats.lustre.metrics import operations_in
 from iostats.node import sources
 from iostats.report.accounting_comment import OTHERS
 from iostats.report.explanation import metrics_of
-from iostats.report.html.answer import signs
 from iostats.report.job_numbers import (
     APPLICATION,
     BY_NODE,
     NETWORK,
     SERVERS,
     most_asked,
+    request_size_text,
     sides_of,
     transfers_of,
     with_calls,
@@ -73,7 +73,7 @@ def file_systems(shown: Sequence[FileSystemRecord], units: str) -> PageTable:
     for fs in shown:
         rows.append([
             fs.label,
-            *(signs(bytes_of_programs(fs, f"{way}_bytes", units)) for way in ("read", "write")),
+            *(bytes_of_programs(fs, f"{way}_bytes", units) for way in ("read", "write")),
             "-" if fs.operations is None else _marked(
                 mark(fs, "operations"), f"{operations_in(fs.operations):,}"),
             *(_layer(fs.network, f"{way}_bytes", units) for way in ("read", "write"))])
@@ -83,7 +83,7 @@ def file_systems(shown: Sequence[FileSystemRecord], units: str) -> PageTable:
 
 
 def _marked(sign: str, text: str) -> str:
-    return signs(sign) + text
+    return sign + text
 
 
 def _layer(numbers: dict[str, Any] | None, metric: str, units: str) -> str:
@@ -165,11 +165,11 @@ def sizes(fs: FileSystemRecord) -> PageTable | None:
     low, rows = mark_of_source(fs, "rpc_stats"), []
     for way, pages in (fs.request_pages or {}).items():
         total = sum(pages.values())
-        rows += [[way, size, _marked(low, f"{count:,}"),
+        rows += [[way, request_size_text(size), _marked(low, f"{count:,}"),
                   _share(count / total, way, mark_of_ratio(low, low))]
                  for size, count in pages.items() if count]
-    return PageTable("Size of network requests", "A request carries up to this number of pages; a "
-                     "page is usually 4 KiB.", ["Way", "Pages", "Requests", "Share"], 1,
+    return PageTable("Size of network requests", "A request carried up to this much (4 KiB "
+                     "pages).", ["Way", "Up to", "Requests", "Share"], 1,
                      rows[:MOST_ROWS], _rest(rows, MOST_ROWS)) if rows else None
 
 
@@ -208,7 +208,7 @@ def phases(record: Record, idle: set[str], units: str) -> PageTable | None:
         for fs in (fs for fs in phase.file_systems if fs.name not in idle):
             rows.append([
                 phase.name, fs.label, f"{phase.elapsed_s:,.1f}",
-                *(signs(bytes_of_programs(fs, f"{way}_bytes", units)) for way in ("read", "write")),
+                *(bytes_of_programs(fs, f"{way}_bytes", units) for way in ("read", "write")),
                 "-" if fs.operations is None else _marked(
                     mark(fs, "operations"), f"{operations_in(fs.operations):,}")])
     return PageTable("Parts of this job", "", ["Part", "File system", "Seconds", "Read", "Written",
@@ -223,7 +223,7 @@ def both_sides(shown: Sequence[FileSystemRecord], harvested: Sequence[ServersFil
         "-" if value is None else _marked(
             sign, bytes_text(value, units) if metric.endswith("_bytes") else f"{value:,}")
         for metric, value, sign in side.numbers),
-        *(signs(range_text(low, high, metric, units)) for metric, low, high in side.bounds)]
+        *(range_text(low, high, metric, units) for metric, low, high in side.bounds)]
         for side in sides_of(shown, harvested, by_node)]
     return PageTable("Nodes and storage servers", "", ["File system", "Counted", "Read", "Written",
                                                        "Reads", "Writes", "Operations"],
