@@ -340,6 +340,8 @@ def _print(totals: PartTotals, config: Config, given: dict[str, Any],
     """The report where it is wanted; what can't be written there goes to standard error."""
     form, long = config["report.format"], "--long" in given
     record = job_tables.labelled(totals.record(), config)
+    record = record.replaced(job=record.job.replaced(
+        id=schedulers.shown_as(record.job.id, os.environ)))
     path = given.get("--output") or config["run.output"]
     text = job_tables.text(record, config, form, long, "--explain" in given,
                            screen_of(None if path else sys.stderr))

@@ -264,6 +264,8 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
     """Write the report and the record; exit status."""
     form = config["report.format"]
     record = job_tables.labelled(totals.record(), config)
+    record = record.replaced(job=record.job.replaced(
+        id=schedulers.shown_as(record.job.id, os.environ)))
     text = job_tables.text(record, config, form, options.long, options.explain,
                            screen_of(None if options.output else sys.stdout))
     failed = None

@@ -17,8 +17,9 @@ A scheduler is a file with
                                names no batch system; may be absent
     about(environ)             {} of what the environment of a job or a prolog tells: job, attempt
                                (int), nodes (list, as text), user, uid (int), account, partition,
-                               cluster, output, work_dir.  What is not known, or is not of its form,
-                               has no key; nothing in an environment makes it raise.
+                               cluster, output, work_dir, shown_as (what users call the job, where
+                               that is not its id).  What is not known, or is not of its form, has
+                               no key; nothing in an environment makes it raise.
     NODE_LIST_VARIABLE         the variable that has the job's node list; may be absent
     NODE_FILE_VARIABLE         the variable that names a file with the job's nodes; may be absent
     CGROUPS                    the cgroups of its jobs below /sys/fs/cgroup, see node/cgroups.py;
@@ -129,6 +130,12 @@ def here(environ: Mapping[str, str]) -> ModuleType:
             if is_here(environ) if is_here else environ.get(module.JOB_ID_VARIABLE):
                 return module
     return named(NO_SYSTEM)
+
+
+def shown_as(job: str, environ: Mapping[str, str]) -> str:
+    """What users call `job`, where this is its environment: "90100_17" of a task of an array."""
+    about = here(environ).about(environ)
+    return str(about.get("shown_as", job)) if about.get("job") == job else job
 
 
 def chosen(config: Config, environ: Mapping[str, str]) -> ModuleType:

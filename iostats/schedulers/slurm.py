@@ -50,8 +50,11 @@ def about(environ: Mapping[str, str]) -> dict[str, Any]:
     def word(*variables: str) -> str:
         return job_environment.word(environ, *variables)
     restarts = number(word("SLURM_JOB_RESTART_COUNT", "SLURM_RESTART_COUNT") or 0)
+    task = [word("SLURM_ARRAY_JOB_ID"), word("SLURM_ARRAY_TASK_ID")]
+    is_task = job and all(part.isascii() and part.isdigit() and len(part) < 12 for part in task)
     return job_environment.known_only(
-        job=job, attempt=restarts if job and restarts is not None and restarts >= 0 else None,
+        job=job, shown_as="_".join(task) if is_task else "",
+        attempt=restarts if job and restarts is not None and restarts >= 0 else None,
         nodes=_nodes(environ), user=word("SLURM_JOB_USER"),
         uid=number(environ.get("SLURM_JOB_UID")), account=word("SLURM_JOB_ACCOUNT"),
         partition=word("SLURM_JOB_PARTITION"), cluster=word("SLURM_CLUSTER_NAME"),

@@ -291,6 +291,13 @@ def test_standard_error_has_the_commands_lines_and_then_the_report(desk):
     assert re.fullmatch(rf"Job {desk.job}: 1 of 1 nodes reported, 00:\d\d:\d\d", result.lines[2])
 
 
+def test_a_task_of_an_array_is_called_as_users_call_it(desk):
+    env = desk.launcher("srun")
+    done = desk.run("--", "true", env={**env, "SLURM_ARRAY_JOB_ID": "90100",
+                                       "SLURM_ARRAY_TASK_ID": "17"})
+    assert "Job 90100_17" in done.err, done
+
+
 def test_arguments_are_passed_as_they_are(desk):
     wild = ["", "a b", "*", "--job", "--", "$HOME", "\n", b"\xff\x80", "-h", "'\""]
     result = desk.run("--", sys.executable, "-c", PROBE, *[

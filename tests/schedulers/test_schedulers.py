@@ -128,7 +128,7 @@ def test_no_environment_makes_it_raise(name, environ):
     """A user writes it, and a prolog of root's reads it."""
     about = schedulers.named(name).about(environ)
     assert set() == set(about) - {"job", "attempt", "nodes", "user", "uid", "account", "partition",
-                                  "cluster", "output", "work_dir"}
+                                  "cluster", "output", "work_dir", "shown_as"}
     assert all(isinstance(about[key], int) for key in ("attempt", "uid") if key in about)
     for key, value in about.items():
         assert isinstance(value, int) or value.isprintable(), key

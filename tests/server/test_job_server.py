@@ -143,6 +143,22 @@ def test_the_nodes_of_the_job_are_those_of_the_batch_system(desk, variables, exp
     assert expected == server.stop().record["coverage"]["expected"]
 
 
+@pytest.mark.parametrize("change, expected", [
+    ({}, "90100_17"),
+    ({"SLURM_ARRAY_TASK_ID": "0"}, "90100_0"),
+    ({"SLURM_ARRAY_TASK_ID": ""}, "90117"),
+    ({"SLURM_ARRAY_TASK_ID": "17\n"}, "90100_17"),
+    ({"SLURM_ARRAY_TASK_ID": "[1-3]"}, "90117"),
+    ({"SLURM_JOB_ID": "90118"}, "90117"),
+], ids=repr)
+def test_a_task_of_an_array_is_called_as_users_call_it(desk, change, expected):
+    """Without a question to Slurm; the environment of another job says nothing of this one."""
+    env = {"SLURM_JOB_ID": "90117", "SLURM_ARRAY_JOB_ID": "90100", "SLURM_ARRAY_TASK_ID": "17",
+           **change}
+    server = desk.server("--format", "json", "--job", "90117", env=env)
+    assert expected == server.stop().record["job"]["id"]
+
+
 # -- its end ---------------------------------------------------------------------------------
 
 def test_at_the_deadline_the_missing_node_is_named(desk):
