@@ -16,6 +16,7 @@ EITHER has the simulated of both releases and, marked `ldms`, the ldmsd that is 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import signal
@@ -42,7 +43,9 @@ UP_WITHIN_S = 30.0
 def real_version():
     """Such as 4.5.3: of the ldmsd on PATH."""
     said = subprocess.run(["ldmsd", "-V"], capture_output=True, text=True)
-    return re.search(r"\d+\.\d+\.\d+", said.stdout + said.stderr)[0]
+    found = re.search(r"LDMSD Version: v?(\d+\.\d+\.\d+)", said.stdout + said.stderr)
+    # Built from a source archive it states UNKNOWN, and the version of its protocol.
+    return found[1] if found else os.environ["LDMSD_RELEASE"]
 
 
 class LdmsProcess:

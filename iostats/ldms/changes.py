@@ -81,6 +81,8 @@ def _keyed(things: Any) -> dict[str, Any]:
     """{name: thing} of what a Description has; what has one name twice is counted."""
     if isinstance(things, dict):
         return things
+    if isinstance(things, str):
+        return {things: things} if things else {}
     found: dict[str, Any] = {}
     for thing in things:
         name = _name(thing)
@@ -99,6 +101,8 @@ def _name(thing: Any) -> str:
 
 def _about(thing: Any) -> str:
     """What is new about it, in short."""
+    if isinstance(thing, str):
+        return ""
     known = {field.name: getattr(thing, field.name) for field in fields(thing)}
     told = [_value("", known[name]) for name in ("plugin", "host") if known.get(name)]
     told += [f"{_title(name)} {_value(name, known[name])}" for name in known

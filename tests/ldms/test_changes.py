@@ -126,7 +126,8 @@ plugins = st.builds(Plugin, texts, texts, st.lists(st.one_of(texts, st.lists(
 groups = st.builds(AgentGroup, texts, st.lists(texts, max_size=3).map(tuple),
                    st.lists(st.tuples(texts, texts), max_size=3).map(tuple))
 descriptions = st.builds(Description, plugins=st.dictionaries(texts, plugins, max_size=3),
-                         agents=st.lists(groups, max_size=3).map(tuple))
+                         agents=st.lists(groups, max_size=3).map(tuple),
+                         ldms_release=st.sampled_from(["", "4.4", "4.5"]))
 
 
 @given(descriptions, descriptions)

@@ -2,9 +2,16 @@
 iostats ldms check, convert: one line for what is right, one for each problem.
 """
 
+import contextlib
 import io
+import json
+import tempfile
 
 import pytest
+from examples import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_convert import documents
 from test_read import TODAY
 
 from iostats.cli.ldms import main
@@ -103,3 +110,75 @@ def test_convert_reads_standard_input_too(monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert description(TODAY + AGENTS)[0] == description(out)[0]
     assert "" == err
+
+
+
+@pytest.mark.parametrize("first, release", [
+    ("", "4.5"), ("ldms_release: v4.5.1\n", "4.5"), ("ldms_release: newer\n", "newer")])
+@pytest.mark.parametrize("command", ["check", "generate", "load"])
+def test_what_an_ldmsd_would_refuse_is_refused_by_each(file, tmp_path, capsys, command, first,
+                                                       release):
+    """The name of a plugin instance, of 300 letters; load refuses it before etcd is asked."""
+    file.write_text(first + TODAY.replace("mem1", "p" * 300), encoding="utf-8")
+    more = {"check": [], "generate": ["-o", str(tmp_path / "out")],
+            "load": ["--etcd", "http://127.0.0.1:1"]}[command]
+    assert 1 == main([command, str(file), *more])
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert [f"LDMS {release} would refuse", "name: expected up to 255 letters, got 300"] == [
+        words for words in (f"LDMS {release} would refuse",
+                            "name: expected up to 255 letters, got 300") if words in err]
+    assert 1 == err.count("\n")
+
+
+def test_the_description_names_the_release_of_generate(file, tmp_path, capsys):
+    """And the option --ldms names another one."""
+    file.write_text("ldms_release: 4.4.6\n" + TODAY, encoding="utf-8")
+    for more, release in (([], "4.4"), (["--ldms", "newer"], "newer")):
+        assert 0 == main(["generate", str(file), "-o", "-", *more])
+        assert f", LDMS {release}; changes here are lost" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("written, why", [
+    ("4.2.0", "LDMS 4.2.0 is not supported; there are: 4.4, 4.5, newer"),
+    ("UNKNOWN", "expected a release of LDMS such as 4.4 or 4.5, got 'UNKNOWN'"),
+    ("[4.5]", "expected a release of LDMS such as 4.4 or 4.5, got ''")])
+def test_a_release_that_is_none_is_refused_with_its_place(file, capsys, written, why):
+    file.write_text(f"ldms_release: {written}\n" + TODAY, encoding="utf-8")
+    assert 1 == main(["check", str(file)])
+    assert f"iostats: {file}:1:15: ldms_release: {why}\n" == capsys.readouterr().err
+    assert 2 == main(["generate", str(file), "-o", "-", "--ldms", "4.2.0"])
+    assert "--ldms: LDMS 4.2.0 is not supported" in capsys.readouterr().err
+
+
+ODD = st.sampled_from(["p" * 300, "é" * 200, "a=b", "a b", "$(x)", "${HOME}", "'", "a,b", ".", "#",
+                       "\\", "-", "name", "0", "(", "a\tb", "/x", "p" * 255, "p" * 70_000])
+
+
+def replaced(node, number, text):
+    """A copy of nested lists and mappings in which the text `number`, key or value, is `text`."""
+    left = [number]
+
+    def walk(one):
+        if isinstance(one, dict):
+            return {walk(key): walk(value) for key, value in one.items()}
+        if isinstance(one, list):
+            return [walk(value) for value in one]
+        if isinstance(one, str):
+            left[0] -= 1
+            return text if left[0] == -1 else one
+        return one
+    return walk(node)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(documents(), st.integers(0, 120), ODD)
+def test_what_check_accepts_generate_writes(document, number, text):
+    """Any description with any odd text in any place."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(
+            io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        path = f"{directory}/d.yaml"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(replaced(document, number, text), file, ensure_ascii=False)
+        checked = main(["check", path])
+        assert checked == main(["generate", path, "-o", f"{directory}/out"])

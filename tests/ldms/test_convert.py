@@ -80,7 +80,8 @@ def documents(draw):
         "names": samplers, "hosts": "a-[1-2]", "xprt": "sock", "port": "[10041-10042]",
         "reconnect": "29s"}}, {"advertise": [
             {"names": "x1", "to": "agg-e[1-3]", "reconnect": "31s", "auth": {"name": "d1"}}]}]))
-    return {"daemons": daemons, "aggregators": aggregators,
+    return {**draw(maybe(ldms_release=st.sampled_from(["4.4", "4.5.3", "newer"]))),
+            "daemons": daemons, "aggregators": aggregators,
             "samplers": [{"daemons": samplers, "plugins": ["p1"], **advertise}],
             "plugins": plugins,
             "stores": draw(st.sampled_from([{}, {"csv": {

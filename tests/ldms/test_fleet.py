@@ -426,3 +426,19 @@ def untold(description, cluster):
         other.ask(name)
     other.fleet.place(None)
     return [step for _, step in other.fleet.steps("agg-1") if not step.is_question]
+
+
+@pytest.mark.parametrize("stated, named, dialect, is_hinted", [
+    ("4.5.3", "4.4", "4.5", False), ("4.6.0", "", "newer", False), ("4.4", "newer", "4.4", False),
+    ("UNKNOWN", "", "4.5", True), ("UNKNOWN", "newer", "newer", False),
+    ("4.2.0", "", "4.5", True), ("4.2.0", "4.5.3", "4.5", False)])
+def test_the_release_is_the_daemons_own_or_else_the_descriptions(stated, named, dialect, is_hinted):
+    """An ldmsd from a source archive calls itself UNKNOWN."""
+    carer = Carer(described(samplers=1, aggregators=1))
+    carer.poll()
+    carer.fleet.describe(replace(carer.fleet.description, ldms_release=named))
+    heard = carer.fleet.daemons["agg-1"]
+    heard.observed = replace(heard.observed, release=stated)
+    assert dialect == heard.dialect.release
+    assert ("; it states no release (" + stated + ") and is taken for LDMS 4.5: name it with "
+            "ldms_release in the description" if is_hinted else "") == heard.release_hint

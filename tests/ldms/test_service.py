@@ -182,6 +182,23 @@ def test_peers_that_advertise_as_well_are_collected_once(kind, aggregators, tmp_
     run(kind, tmp_path, story)
 
 
+def test_what_a_daemon_of_no_known_release_refuses_names_the_key_of_the_description(tmp_path):
+    async def story(desk):
+        says = {"version": '{"LDMSD Version":"UNKNOWN","LDMS Protocol Version":"4.2.0.0"}'}
+        async with cared_for(desk, names=()) as service:
+            for name in NAMES:
+                await desk.start(name, says=says)
+            service.describe(of(desk), 1)
+            await once(desk, service, ["agg-1", "agg-2"])
+            service.describe(of(desk, ports={**desk.ports, "node-1": desk.ports["node-2"],
+                                             "node-2": desk.ports["node-1"]}), 2)
+            await until(lambda: _true(told.REFUSED in kinds(service)), service.state)
+            assert all("(UNKNOWN) and is taken for LDMS 4.5: name it with ldms_release in the "
+                       "description" in one.text
+                       for one in service.heard_of if one.kind == told.REFUSED)
+    run("4.5.3", tmp_path, story)
+
+
 def test_a_producer_that_ldmsd_does_not_delete_is_told(tmp_path):
     """4.5.3 deletes none that was started: it is stopped, and never said to be as described."""
     async def story(desk):

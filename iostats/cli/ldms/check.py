@@ -11,6 +11,7 @@ from iostats.base.input_files import name_of
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.ldms.description.problems import DescriptionError
 from iostats.ldms.description_file import read_file
+from iostats.ldms.statements import configuration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ usage: iostats ldms check FILE
 
 Read the description FILE (- for standard input), of any generation of the
 schema, and say whether it is right: what it describes in one line, or each
-problem with its line, column and path.  Warnings, such as unknown keys, are on
-standard error; with them it is still right.
+problem with its line, column and path; then the first statement that an ldmsd
+would refuse.  Warnings, such as unknown keys, are on standard error; with them
+it is still right.
 
 exit status:
   0 right   1 wrong   2 bad usage
@@ -41,6 +43,7 @@ def _run(arguments: list[str] | None) -> int:
     if found is None:
         return UNREADABLE
     description, warnings = found
+    configuration.check(description)
     told = f", {counted(len(warnings), 'warning')}" if warnings else ""
     put_out([f"{name_of(path)}: is right: {', '.join(_contents(description))}{told}\n"])
     return DONE

@@ -12,7 +12,7 @@ from iostats.cli.ldms.check import counted, described_file
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.ldms import configuration_files
 from iostats.ldms.description.values import nearest
-from iostats.ldms.statements.dialect import of_release
+from iostats.ldms.statements.dialect import DEFAULT_RELEASE, of_release
 from iostats.ldms.statements.losses import losses
 
 TYPE_CHECKING = False
@@ -32,7 +32,8 @@ so are those of daemons that are no more: they are named.
 
 options:
   -o, --output DIR   the directory; it is made.  -: write to standard output
-  --ldms RELEASE     of the ldmsd that reads them: 4.4, 4.5 (default), newer
+  --ldms RELEASE     of the ldmsd that reads them: 4.4, 4.5, newer (default:
+                     ldms_release of the description, or 4.5)
   --daemon NAME      this daemon's alone
   --bare             environment, options, authentication and listeners alone:
                      for daemons that `iostats ldms run` sets up
@@ -61,12 +62,13 @@ def _run(arguments: list[str] | None) -> int:
     options = own.parse_args(arguments)
     if len(options.files) != 1 or not options.output:
         raise UsageError("iostats ldms generate: expected FILE -o DIR (see --help)")
-    dialect = of_release(options.ldms or "4.5")
+    chosen = of_release(options.ldms, "--ldms") if options.ldms else None
     path = options.files[0]
     found = described_file(path)
     if found is None:
         return UNREADABLE
     description = found[0]
+    dialect = chosen or of_release(description.ldms_release or DEFAULT_RELEASE)
     _tell(losses(description, dialect))
     daemons = [_known(options.daemon, description)] if options.daemon else list(description.daemons)
     texts = configuration_files.texts(description, dialect, daemons, options.bare)

@@ -14,6 +14,7 @@ from iostats.ldms.description.read import description
 from iostats.ldms.description_file import text_of
 from iostats.ldms.published import descriptions
 from iostats.ldms.published.descriptions import NotPublished
+from iostats.ldms.statements import configuration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _run(arguments: list[str] | None) -> int:
     new = described(text, name_of(options.file))
     if new is None:
         return UNREADABLE
+    configuration.check(new)
     with etcd_of(options) as etcd:
         return show_and_load(etcd, text, new, options.note or "", options.dry_run)
 

@@ -1,8 +1,8 @@
 """
 The normal form -> YAML of today's generation, which LDMS 4.5 and newer read too.
 
-Two things are beyond LDMS' own: what is ours (`iostats`, `balance`, `capacity`), and a list under
-`advertise` where daemons advertise in more than one way.
+Two things are beyond LDMS' own: what is ours (`iostats`, `ldms_release`, `balance`, `capacity`),
+and a list under `advertise` where daemons advertise in more than one way.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def as_yaml(description: Description) -> str:
             flush=_interval(policy.flush_us), perm=policy.perm) for policy in description.stores},
         "iostats": [_filled(names=group.name, hosts=folded(group.hosts),
                             settings=_settings(group.settings)) for group in description.agents]}
-    return "".join(f"{key}:\n" + "".join(f"{line}\n" for line in _lines(tree, 2))
+    first = f"ldms_release: {_scalar(description.ldms_release)}\n" * bool(description.ldms_release)
+    return first + "".join(f"{key}:\n" + "".join(f"{line}\n" for line in _lines(tree, 2))
                    for key, tree in sections.items() if tree)
 
 

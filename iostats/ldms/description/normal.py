@@ -246,10 +246,17 @@ class AgentGroup:
 
 @dataclass(frozen=True)
 class Description:
-    """All of a file.  `daemons`, `plugins`: by name, in written order."""
+    """
+    All of a file.
+
+    Attributes:
+        daemons, plugins: by name, in written order.
+        ldms_release: of the daemons that do not state theirs; "" where it is not named.
+    """
     daemons: dict[str, LdmsDaemon] = field(default_factory=dict)
     aggregators: tuple[AggregatorGroup, ...] = ()
     samplers: tuple[SamplerGroup, ...] = ()
     plugins: dict[str, Plugin] = field(default_factory=dict)
     stores: tuple[StoragePolicy, ...] = ()
     agents: tuple[AgentGroup, ...] = ()
+    ldms_release: str = ""

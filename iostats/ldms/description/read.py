@@ -1,16 +1,18 @@
 """
 A description's text -> its normal form.
 
-    description = {daemons, [samplers], [aggregators], [plugins], [stores], [iostats]}
+    description = {daemons, [samplers], [aggregators], [plugins], [stores], [iostats],
+                   [ldms_release]}
 
 All generations of the schema are taken, also mixed: that of Maestro's README (advertise: a list
 with `to`; prdcr_listen with `names`), that of Maestro until 2024 (plugins inline in samplers and
 stores, stores as a list, `credits`), and today's, which is LDMS' own (ldmsd.parser_util, the man
-page ldmsd_yaml_parser).  `iostats`, `balance` and `capacity` are ours.
+page ldmsd_yaml_parser).  `iostats`, `ldms_release`, `balance` and `capacity` are ours.
 """
 
 from __future__ import annotations
 
+from iostats.base.errors import UsageError
 from iostats.ldms.description.aggregators import read_aggregators
 from iostats.ldms.description.collected_twice import warn_of_peers_that_advertise
 from iostats.ldms.description.daemons import read_daemons
@@ -21,12 +23,14 @@ from iostats.ldms.description.problems import Problem
 from iostats.ldms.description.reading import DAEMON, ENDPOINT, Draft
 from iostats.ldms.description.samplers import read_agents, read_samplers, read_stores
 from iostats.ldms.description.values import Value, instead
+from iostats.ldms.statements.dialect import of_release
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.ldms.description.document import YamlNode
 
-SECTIONS = ("daemons", "aggregators", "samplers", "plugins", "stores", "iostats")
+SECTIONS = ("daemons", "aggregators", "samplers", "plugins", "stores", "iostats",
+            "ldms_release")
 
 
 def description(text: str, name: str = "FILE") -> tuple[Description, list[Problem]]:
@@ -76,6 +80,7 @@ def _read(root: YamlNode, reading: Draft) -> Description:
         if "aggregators" in present else ()
     stores = read_stores(present["stores"], reading) if "stores" in present else ()
     agents = read_agents(present["iostats"], reading) if "iostats" in present else ()
+    release = _release(present["ldms_release"]) if "ldms_release" in present else ""
     collecting = {member for group in aggregators for member in group.members}
     for policy in stores:
         idle = next((member for member in policy.daemons if member not in collecting), None)
@@ -83,4 +88,13 @@ def _read(root: YamlNode, reading: Draft) -> Description:
             present["stores"].warning(f"{policy.name}: {idle} is no aggregator, and stores nothing")
     warn_of_peers_that_advertise(aggregators, (*samplers, *aggregators), reading)
     return Description(dict(reading.daemons), aggregators, samplers, dict(reading.plugins), stores,
-                       agents)
+                       agents, release)
+
+
+def _release(value: Value) -> str:
+    found = value.node.text or ""
+    try:
+        of_release(found)
+    except UsageError as error:
+        value.problem(str(error))
+    return found

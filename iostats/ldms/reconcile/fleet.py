@@ -80,8 +80,8 @@ class Fleet:
         for name, daemon in description.daemons.items():
             known = before.get(name)
             is_same = known is not None and known.daemon.control == daemon.control
-            self.daemons[name] = replace(known, daemon=daemon) if known and is_same \
-                else Heard(daemon)
+            self.daemons[name] = replace(known if known and is_same else Heard(daemon),
+                                         daemon=daemon, named_release=description.ldms_release)
         self.daemons.update((name, known) for name, known in before.items()
                             if name not in self.daemons and self._earlier.concerns(known))
         self._shared.clear()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from iostats.base.errors import UsageError
 from iostats.ldms.reconcile.memory import Memory
-from iostats.ldms.statements.dialect import DIALECTS, of_release
+from iostats.ldms.statements.dialect import DEFAULT_RELEASE, DIALECTS, of_release
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Heard:
         started: the producers that it collects from; () where it is not up.
         had: those that it collected from when it was last seen; None where it never was.
         weights: {set: bytes a second}; {} where they were never seen.
+        named_release: ldms_release of the description.
     """
     daemon: LdmsDaemon
     state: str = UNKNOWN
@@ -45,6 +46,7 @@ class Heard:
     started: frozenset[str] = frozenset()
     had: frozenset[str] | None = None
     weights: dict[str, float] = field(default_factory=dict)
+    named_release: str = ""
 
     @property
     def is_up(self) -> bool:
@@ -75,10 +77,25 @@ class Heard:
 
     @property
     def dialect(self) -> Dialect:
+        """Of the release that it states, or else of the one that the description names."""
+        return (self._stated or (of_release(self.named_release) if self.named_release else
+                                 DIALECTS[DEFAULT_RELEASE]))
+
+    @property
+    def _stated(self) -> Dialect | None:
+        """None for "UNKNOWN", which ldmsd states that was built without git."""
         try:
-            return of_release(self.observed.release) if self.observed else DIALECTS["4.5"]
+            return of_release(self.observed.release) if self.observed else None
         except UsageError:
-            return DIALECTS["4.5"]
+            return None
+
+    @property
+    def release_hint(self) -> str:
+        """Why it may have refused a command: its release is a guess; "" where it is none."""
+        if self.observed is None or self._stated or self.named_release:
+            return ""
+        return (f"; it states no release ({self.observed.release}) and is taken for LDMS "
+                f"{DEFAULT_RELEASE}: name it with ldms_release in the description")
 
 
 def advertised(observed: Observed) -> frozenset[str]:

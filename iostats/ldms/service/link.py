@@ -207,8 +207,8 @@ class Link:
             return None
         line = as_line(step.statement)
         reply = await connection.command(step.statement)
-        memory = self.service.fleet.daemons[self.name].memory
-        if memory.told(step, reply.errno):
+        heard = self.service.fleet.daemons[self.name]
+        if heard.memory.told(step, reply.errno):
             self.service.count_command(self.name, step.statement.verb)
             self._refused.pop(line, None)
             return True
@@ -217,7 +217,8 @@ class Link:
         self._refused[line] = (time.monotonic() + pause, pause)
         if pause == 2.0:
             self.service.tell(REFUSED, group, self.name, one_line(
-                f"{self.name} refused: {line[:200]}: errno {reply.errno} {reply.text[:200]}"))
+                f"{self.name} refused: {line[:200]}: errno {reply.errno} {reply.text[:200]}"
+                f"{heard.release_hint}"))
         return False
 
     async def _wait(self, seconds: float, lost: asyncio.Future[ControlError | None] | None = None

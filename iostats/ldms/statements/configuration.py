@@ -14,7 +14,7 @@ from iostats.base.errors import IostatsError
 from iostats.ldms.balance import balanced
 from iostats.ldms.statements import parts
 from iostats.ldms.statements.checker import problems
-from iostats.ldms.statements.dialect import NEWEST
+from iostats.ldms.statements.dialect import DEFAULT_RELEASE, NEWEST, of_release
 from iostats.ldms.statements.statement import Statement, as_line
 
 TYPE_CHECKING = False
@@ -129,6 +129,17 @@ def daemons_with_streams(description: Description) -> set[str]:
             found.update(group.members)
             found.update(producer.daemon for producer in group.producers)
     return found
+
+
+def check(description: Description) -> None:
+    """
+    Raises NotToldError for what a daemon of the description's release would refuse: what
+    `generate` refuses, too.
+    """
+    configurations = Configurations(description, of_release(
+        description.ldms_release or DEFAULT_RELEASE))
+    for name in description.daemons:
+        configurations.of(name)
 
 
 class _Draft:

@@ -241,20 +241,25 @@ DIALECTS = {release: Dialect(release) for release in RELEASES}
 NEWEST = DIALECTS[RELEASES[-1]]
 
 
-def of_release(text: str) -> Dialect:
+DEFAULT_RELEASE = "4.5"
+
+
+def of_release(text: str, key: str = "") -> Dialect:
     """
     The dialect of a release such as "4.4", "4.5.3" or "v4.5.1-rc.2"; later ones are "newer".
 
-    Raises: UsageError.
+    `key`: what names it, for the message.  Raises: UsageError.
     """
+    where = f"{key}: " if key else ""
     parts = text.strip().lstrip("vV").replace("-", ".").split(".")
     try:
         release = int(parts[0]), int(parts[1])
     except (ValueError, IndexError):
         if text == "newer":
             return DIALECTS["newer"]
-        raise UsageError(f"expected a release of LDMS such as 4.4 or 4.5, got {text[:40]!r}"
+        raise UsageError(f"{where}expected a release of LDMS such as 4.4 or 4.5, got {text[:40]!r}"
                          ) from None
     if release < (4, 4):
-        raise UsageError(f"LDMS {text[:40]} is not supported; there are: {', '.join(RELEASES)}")
+        raise UsageError(f"{where}LDMS {text[:40]} is not supported; there are: "
+                         f"{', '.join(RELEASES)}")
     return DIALECTS["4.4" if release == (4, 4) else "4.5" if release == (4, 5) else "newer"]
