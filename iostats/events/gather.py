@@ -16,6 +16,7 @@ import json
 import os
 import time
 from collections import namedtuple
+from math import inf
 
 from iostats.base import private_files
 from iostats.base.errors import one_line
@@ -243,7 +244,15 @@ class Gathering:
         for target, when in self._folder.replaced:
             self._joiner.counted_too(target, when, 1)
         self._folder.replaced.clear()
+        counted: dict[str, float] = {}
+        for name, source in self._sources.items():
+            if hasattr(source, "counted_since"):
+                counted.update(source.counted_since(self._seen.get(name)))
         for event in self._folder.changed():
+            # "Skipped N previous similar messages" is about any target of this server.  Where each
+            # of them counts its evictions, those without a line are events of their own.
+            if event.time >= counted.get(event.kind, inf):
+                event = event._replace(skipped=0)
             self._tell(self._joiner.take(event, LOG))
 
     def _tell(self, events: list[Event]) -> None:

@@ -19,10 +19,12 @@ from iostats.totals.record import JobEvent
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, Optional
+    from typing import Any, Optional, TypeVar
 
-    from iostats.totals.record import FileSystemRecord
+    from iostats.totals.record import FileSystemRecord, PhaseFileSystem
     from iostats.totals.reported_events import NodeEvent
+
+    _FileSystem = TypeVar("_FileSystem", FileSystemRecord, PhaseFileSystem)
 
 EVICTED, DATA_LOST = "evicted", "data_lost"
 LOST, MAY_BE = "lost", "may be lost"            # what became of data
@@ -81,6 +83,27 @@ def listed(of_nodes: Iterable[NodeEvent], of_servers: Iterable[ServerEvent],
     more += sum(number for _, number in made[MOST_LISTED:])
     found = [one for one, _ in made[:MOST_LISTED]]
     return sorted(found, key=lambda one: (one.time, importance(one))), more
+
+
+def marked_by_events(file_systems: Sequence[_FileSystem], events: Iterable[JobEvent],
+                     ) -> list[_FileSystem]:
+    """
+    `file_systems` (of a job, or of a part of it) with the bytes written as an upper bound where an
+    event may have discarded data that was written and not sent yet, whoever reported the event.
+    """
+    discarded = {event.file_system: event for event in events if event.data and event.is_certain}
+    marked: list[_FileSystem] = []
+    fs: _FileSystem
+    for fs in file_systems:
+        event, application = discarded.get(fs.name), fs.application
+        if event and application and application.write_bytes and "write_bytes" not in fs.too_high:
+            marked.append(fs.replaced(too_high=["write_bytes", *fs.too_high]))
+            if "notes" in fs:
+                marked[-1]["notes"] = [*fs["notes"], "the bytes written may have some in them that "
+                                       f"never reached {event.target or fs.name}: see the events"]
+        else:
+            marked.append(fs)
+    return marked
 
 
 def importance(one: JobEvent) -> tuple[Any, ...]:

@@ -395,6 +395,7 @@ class Totals:
                         for name, one in sorted(self._file_systems.items())]
         of_nodes, more = self.events.all()
         events, more = job_events.listed(of_nodes, (), self._fold, file_systems, more)
+        file_systems = job_events.marked_by_events(file_systems, events)
         return Record(
             schema=SCHEMA, short=False,
             job=RecordedJob(
@@ -412,8 +413,9 @@ class Totals:
             phases=[PhaseRecord(
                 name=name, nodes=len(phase.seconds),
                 elapsed_s=round(max(phase.seconds.values()), 3),
-                file_systems=[one.in_short(fs_name, incomplete)
-                              for fs_name, one in sorted(phase.file_systems.items())])
+                file_systems=job_events.marked_by_events(
+                    [one.in_short(fs_name, incomplete)
+                     for fs_name, one in sorted(phase.file_systems.items())], events))
                 for name, phase in sorted(self._phases.items(),
                                           key=lambda item: (item[1].at, item[0]))],
             nodes={node: self._nodes[node] for node in sorted(self._nodes)},

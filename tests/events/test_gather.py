@@ -9,6 +9,7 @@ import time
 
 import pytest
 from kernel_lines import EVICTED, LOST, OST, RESTORED, UUID, record, silent
+from server_files import ServerFiles
 
 from iostats.base.config import Config
 from iostats.events import sources
@@ -335,6 +336,35 @@ def test_evictions_that_the_log_has_too_are_told_once(root, counted):
     assert {("silent", 2), ("unknown", 1)} == {(event.cause, event.count) for event in found}
     one.told()
     assert [] == gathering(root).look(now + 10).events
+
+
+def evictions_of(found):
+    return sorted((event.target, event.cause, event.count, event.skipped)
+                  for event in found.events if event.kind == "evicted")
+
+
+@pytest.mark.parametrize("second", [23, None], ids=["each target counts", "one does not"])
+def test_a_line_that_was_left_out_is_the_one_that_another_target_counted(tmp_path, second):
+    """
+    OST0001 and OST0003 evict one client.  The kernel prints one line, and that it left one out.
+    """
+    server = ServerFiles(tmp_path, "2.16")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kmsg").write_bytes(b"")
+    server.start(OST, instance=41, evictions=7)
+    server.start("scratch-OST0001", instance=41, evictions=second)
+    one, now = gathering(tmp_path), time.time()
+    one.look(now - 10)
+    one.told()
+    server.show(OST, evictions=8)
+    if second:
+        server.show("scratch-OST0001", evictions=second + 1)
+    usec_now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    log(tmp_path, (23, usec_now - 1, silent("10.9.0.11@o2ib2")),
+        (24, usec_now - 1, "Skipped 1 previous similar message"))
+    assert ([(OST, "silent", 1, 1)] if second is None else
+            [("scratch-OST0001", "unknown", 1, 0), (OST, "silent", 1, 0)]) == evictions_of(
+                one.look(now))
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

@@ -79,6 +79,49 @@ def test_what_node_and_target_tell_of_one_eviction_is_one_line(site):
     assert "SECRET" not in text and "nid00041" not in text and "10.9.0." not in text
 
 
+def marks(record):
+    [fs] = record["file_systems"]
+    return fs["too_high"], [note for note in fs["notes"] if "never reached" in note]
+
+
+def test_an_eviction_that_the_node_had_not_noticed_marks_what_it_wrote(site):
+    """nid00002 wrote 37 bytes, and its report was sent before it heard of its eviction."""
+    send(site, [by_server("one", 371, [2])])
+    report(site, "nid00001")
+    report(site, "nid00002")
+    assert (["write_bytes"], ["the bytes written may have some in them that never reached "
+                              "scratch-OST0003: see the events"]) == marks(record_of(site))
+
+
+def test_who_wrote_nothing_lost_nothing(site):
+    send(site, [by_server("one", 371, [2])])
+    read = [{"source": "llite", "file_system": "scratch",
+             "values": {"read_calls": 23, "read_bytes": 41_003}}]
+    report(site, "nid00001", deltas=read)
+    report(site, "nid00002", deltas=read)
+    assert ([], []) == marks(record_of(site))
+
+
+@pytest.mark.parametrize("clients, nodes, high", [
+    ([2], ["nid00002", "nid00002"], ["write_bytes"]),       # the log left one of two lines out
+    ([41], [""], []),                                       # another job's node
+    ([2, 41], ["nid00002", ""], ["write_bytes"]),           # by its target: any of the two
+    ([], [""], []),
+], ids=["the job's node", "another node", "two were cut off", "none is named"])
+def test_an_eviction_without_a_name_is_about_the_only_client_that_was_cut_off(site, clients, nodes,
+                                                                              high):
+    found = [event("unnamed", at=BEGAN + 401, cause="unknown", clients=[], count=1,
+                   target="scratch-OST0007", message="scratch-OST0007: eviction_count has risen")]
+    if clients:
+        found.append(by_server("one", 371, clients))
+    send(site, found)
+    report(site, "nid00001")
+    report(site, "nid00002")
+    record = record_of(site)
+    assert nodes == [one["nodes"] for one in record["events"]]
+    assert high == marks(record)[0]
+
+
 def test_events_of_other_nodes_other_file_systems_and_other_times_are_not_the_jobs(site):
     send(site, [
         by_server("other nodes", 371, [41, 47]),

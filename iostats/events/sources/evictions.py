@@ -9,7 +9,8 @@ Besides clients it counts the connections of other storage servers: when an MDS 
 another address, its old one is evicted (the log: `Received MDS connection from ..., removing former
 export`).
 
-    state = {"at": time of the look,
+    state = {"at": time of the look, "since": of the first one that found a count at each target;
+                 null before that,
              "targets": {target: [instance, count, or null, starts without an instance]},
              "gone": {target that is not here: starts}}
 
@@ -39,6 +40,12 @@ CAUSE = "unknown"
 def look(place: Place, before: Any, now: float) -> Found:
     """Found: evicted; its status is empty."""
     return found_in(reading(place.root, now), place, before, now)
+
+
+def counted_since(state: Any) -> dict[str, float]:
+    """{EVICTED: since when each target has a count that was read}; {} where one has none."""
+    since = state.get("since") if isinstance(state, dict) else None
+    return {} if since is None else {EVICTED: float(since)}
 
 
 def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Found:
@@ -76,5 +83,8 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
                 message=f"{name}: eviction_count has risen by {gained}, from {start} to "
                         f"{target.evictions}"))
     gone = {name: starts for name, starts in gone.items() if name not in counts}
-    return Found(events, {"at": now, "targets": counts,
+    is_complete = bool(counts) and all(count is not None for _, count, _ in counts.values())
+    counted_since = (before or {}).get("since") or now
+    return Found(events, {"at": now, "since": counted_since if is_complete else None,
+                          "targets": counts,
                           "gone": dict(list(gone.items())[:MOST_TARGETS])}, {})

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from iostats.totals.record import FileSystemRecord, Record
 
 
+# In which the targets of a file system evict a client that is silent.
+_CUT_OFF_WITHIN_S = 120.0
+
 RecordedRun = namedtuple("RecordedRun", "part own ended has_nids")
 RecordedRun.__doc__ = """
 When and where the job of a record ran.
@@ -89,26 +92,61 @@ class RecordEvents:
         events.
         """
         servers: list[ServerEvent] = []
+        named: list[Event] = []             # evictions of the time that name their clients
         run = self.run_of(record) if self._events.tellers.of else None
         if run is not None:
             own, are_known = run, True
+
+            def may_be_of(event: Event) -> bool:
+                if event.kind == EVICTED and event.clients:
+                    named.append(event)
+                return self._may_be_of(event, own)
             found = yield from self._events.of_part_in_steps(
-                run.part, lambda event: self._may_be_of(event, own),
-                {(one.node, one.event["id"]) for one in of_nodes})
+                run.part, may_be_of, {(one.node, one.event["id"]) for one in of_nodes})
+            named += [event for event in found.events if event.kind == EVICTED and event.clients]
             more += found.more
             of_nodes = [*of_nodes, *(self._by_node(event, record) for event in found.events
                                      if event.node in run.part.nodes and event.time <= run.ended)]
-            servers = [self._by_server(event, run) for event in found.events
+            servers = [self._by_server(event, run, named) for event in found.events
                        if event.node not in run.part.nodes and self.concerns(event, run)]
         events, more = job_events.listed(of_nodes, servers, folded, record.file_systems, more)
-        return record.replaced(events=events if are_known else None, events_more=more)
+        return record.replaced(
+            events=events if are_known else None, events_more=more,
+            file_systems=job_events.marked_by_events(record.file_systems, events),
+            phases=[phase.replaced(file_systems=job_events.marked_by_events(
+                phase.file_systems, events)) for phase in record.phases])
 
-    def _by_server(self, event: Event, run: RecordedRun) -> ServerEvent:
+    def _by_server(self, event: Event, run: RecordedRun, named: Sequence[Event]) -> ServerEvent:
         """What a storage server tells, as far as it is about a job."""
         if event.kind != EVICTED and not event.clients:
             # Of a job of which it is not known what it used, it may be.
             return ServerEvent(event, [], int(run.part.file_systems is None))
-        return ServerEvent(event, self._nodes(event, run), self._unknown(event, run))
+        nodes = self._nodes(event, run) or self._only_one_cut_off(event, run, named)
+        return ServerEvent(event, nodes, 0 if nodes and not event.clients else
+                           self._unknown(event, run))
+
+    def _only_one_cut_off(self, event: Event, run: RecordedRun, named: Sequence[Event]
+                          ) -> list[str]:
+        """
+        [the job's node] that an eviction without a name is about: the only client that other
+        targets of the file system evicted at about the same time; else [].
+
+        Targets evict a client that is silent one after the other, and the kernel's log leaves lines
+        out that are like the one before.
+        """
+        if event.kind != EVICTED or event.clients or event.count + event.skipped != 1:
+            return []
+        cut_off: set[str] = set()
+        for other in named:
+            if (other.file_system == event.file_system and other.target != event.target
+                    and other.time - _CUT_OFF_WITHIN_S <= event.last
+                    and event.time <= other.last + _CUT_OFF_WITHIN_S):
+                if other.count > len(other.clients):
+                    return []
+                cut_off.update(run.own.get(client) or self._names.node_of(client)
+                               for client in other.clients)
+        nodes = cut_off & set(run.own.values())
+        return sorted(nodes) if len(cut_off) == 1 else []
 
     def _unknown(self, event: Event, run: RecordedRun) -> int:
         """Of how many clients of an event it is not known whether they are the job's nodes."""
