@@ -5,7 +5,7 @@ What the storage servers counted for one job: of the targets, of what is kept, a
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from iostats.site.job_times import JobTimes
     from iostats.site.resets.target import CorrectedTarget
 
-HarvestedJob = namedtuple("HarvestedJob", "final ids began ended file_systems notes lower_bound")
+HarvestedJob = namedtuple("HarvestedJob", "final ids began ended file_systems unseen is_damaged",
+                          defaults=(False,))
 HarvestedJob.__doc__ = """
 What the storage servers counted for one job.
 
@@ -30,9 +31,9 @@ Attributes:
     ids: what it is called in job_stats.
     began, ended: seconds since 1970, of the first and the last sweep that has seen it.
     file_systems: {name: FileSystem}, with Deltas of the source "job_stats" alone.
-    notes: what may be missing on file systems where nothing was seen of it: this alone makes no
-        number of the others a lower bound.
-    lower_bound: it was seen nowhere, or what was known is lost.
+    unseen: {(file system, why): {target}}: what may be missing on file systems where nothing was
+        seen of it: this alone makes no number of the others a lower bound.
+    is_damaged: what was known of it is lost.
 """
 
 _DAMAGED = "what was counted before is damaged in the server's store, and was put aside"
@@ -45,8 +46,8 @@ class _Stored(msgspec.Struct):
     began: float
     ended: float
     file_systems: dict[str, Any]
-    notes: list[Any] = []
-    lower_bound: Optional[bool] = None      # None: of a release that marked whatever had notes
+    unseen: list[tuple[str, str, list[str]]] = []
+    is_damaged: bool = False
 
 
 _stored_of = msgspec.json.Decoder(_Stored).decode
@@ -61,8 +62,7 @@ def counted(targets: Iterable[CorrectedTarget], ids: Mapping[str, Sequence[str]]
     they are settled.
     """
     found: dict[str, dict[str, FileSystem]] = {job: {} for job in ids}
-    # job -> (file system, why) -> {target}
-    notes: dict[str, dict[tuple[str, str], set[str]]] = {job: {} for job in ids}
+    unseen: dict[str, dict[tuple[str, str], set[str]]] = {job: {} for job in ids}
     wanted = {one: job for job, names in ids.items() for one in names}
     for target in targets:
         name, tag = target.file_system, target.target
@@ -77,24 +77,23 @@ def counted(targets: Iterable[CorrectedTarget], ids: Mapping[str, Sequence[str]]
                     tag, {}, {})
             else:
                 for why in whys:
-                    notes[job].setdefault((name, why), set()).add(tag)
-    return {job: _with_notes(found[job], notes[job], sorted(names), times[job], final)
+                    unseen[job].setdefault((name, why), set()).add(tag)
+    return {job: _marked(HarvestedJob(final, sorted(names), times[job].first, times[job].last,
+                                      found[job], unseen[job]))
             for job, names in ids.items()}
 
 
-def _with_notes(found: dict[str, FileSystem], notes: dict[tuple[str, str], set[str]],
-                ids: list[str], times: JobTimes, final: bool) -> HarvestedJob:
-    """The HarvestedJob of one job; `notes`: of targets where nothing was seen of it."""
-    elsewhere = []
-    for (name, why), tags in sorted(notes.items()):
-        if name in found:
-            for tag in tags:
-                found[name].add(Delta("job_stats", name, tag, "", {}, True, why, True), tag, {}, {})
-        else:
-            elsewhere.append(f"{name}: {', '.join(sorted(tags))}: {why}; nothing was seen of the "
-                             f"job on {name}")
-    return HarvestedJob(final, ids, times.first, times.last, found, elsewhere,
-                        bool(elsewhere) and not found)
+def _marked(job: HarvestedJob) -> HarvestedJob:
+    """The same, with marks in place of what is `unseen` on file systems where it was seen."""
+    unseen = {}
+    for (name, why), tags in job.unseen.items():
+        if name not in job.file_systems:
+            unseen[name, why] = tags
+            continue
+        for tag in tags:
+            job.file_systems[name].add(
+                Delta("job_stats", name, tag, "", {}, True, why, True), tag, {}, {})
+    return job._replace(unseen=unseen)
 
 
 def _values(counters: Mapping[str, Any], number: int) -> dict[str, int]:
@@ -115,16 +114,19 @@ def joined(a: HarvestedJob, b: HarvestedJob) -> HarvestedJob:
             a.file_systems[name].join(fs)
         else:
             a.file_systems[name] = fs
-    return HarvestedJob(a.final and b.final, sorted({*a.ids, *b.ids}), min(a.began, b.began),
-                        max(a.ended, b.ended), a.file_systems, sorted({*a.notes, *b.notes}),
-                        a.lower_bound or b.lower_bound)
+    unseen = {key: a.unseen.get(key, set()) | b.unseen.get(key, set())
+              for key in {**a.unseen, **b.unseen}}
+    return _marked(HarvestedJob(
+        a.final and b.final, sorted({*a.ids, *b.ids}), min(a.began, b.began),
+        max(a.ended, b.ended), a.file_systems, unseen, a.is_damaged or b.is_damaged))
 
 
 def stored(job: HarvestedJob) -> bytes:
     """The same as bytes."""
     return msgspec.json.encode(_Stored(
         job.ids, job.began, job.ended,
-        {name: fs.state() for name, fs in job.file_systems.items()}, job.notes, job.lower_bound))
+        {name: fs.state() for name, fs in job.file_systems.items()},
+        [(*key, sorted(tags)) for key, tags in job.unseen.items()], job.is_damaged))
 
 
 def from_stored(body: bytes) -> HarvestedJob:
@@ -133,22 +135,25 @@ def from_stored(body: bytes) -> HarvestedJob:
     file_systems = {name: FileSystem.from_state(state, str)
                     for name, state in saved.file_systems.items()}
     return HarvestedJob(
-        True, saved.ids, saved.began, saved.ended, file_systems, saved.notes,
-        bool(saved.notes) if saved.lower_bound is None else saved.lower_bound)
+        True, saved.ids, saved.began, saved.ended, file_systems,
+        {(name, why): set(tags) for name, why, tags in saved.unseen}, saved.is_damaged)
 
 
 def damaged(now: float) -> HarvestedJob:
     """In place of one whose bytes are damaged."""
-    return HarvestedJob(True, [], now, now, {}, [_DAMAGED], True)
+    return HarvestedJob(True, [], now, now, {}, {}, True)
 
 
 def as_record(job: HarvestedJob, fold: Callable[[list[str]], str]) -> ServersRecord:
     """A HarvestedJob as the member `harvest` of a record; `fold`: [target] -> text."""
     # What was damaged may have been of any of them.
-    is_low = not job.final or _DAMAGED in job.notes
+    is_low = not job.final or job.is_damaged
+    notes = [f"{name}: {', '.join(sorted(tags))}: {why}; nothing was seen of the job on {name}"
+             for (name, why), tags in sorted(job.unseen.items())]
     file_systems = [fs.at_servers(name, fold, is_low)
                     for name, fs in sorted(job.file_systems.items())]
     return ServersRecord(
         final=job.final, ids=job.ids, began=job.began, ended=job.ended, file_systems=file_systems,
-        notes=job.notes, lower_bound=job.lower_bound or is_low or any(
+        notes=notes + [_DAMAGED] * job.is_damaged,
+        lower_bound=is_low or bool(notes and not file_systems) or any(
             fs.lower_bound for fs in file_systems))

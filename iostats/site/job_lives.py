@@ -20,7 +20,8 @@ import msgspec
 
 from iostats import schedulers
 from iostats.base.errors import ConfigError, IostatsError, StateError
-from iostats.base.job_facts import ENDED, Facts
+from iostats.base.job_facts import ENDED, WAITING, Facts
+from iostats.base.job_facts import RUNNING as STARTED
 from iostats.lustre.job_tags import TagForm
 from iostats.schedulers import commands as scheduler_commands
 from iostats.site import harvested_job
@@ -30,6 +31,7 @@ from iostats.site.job_lifecycle import (
     RUNNING,
     SETTLED,
     SETTLES_ALONE,
+    WRITES_BACK_S,
     due_event,
     next_state,
 )
@@ -66,6 +68,7 @@ class JobLife(msgspec.Struct):
     Attributes:
         first, last: the first and the last sweep that have seen a change of it.
         state: of job_lifecycle.
+        began: when its first run began, as the batch system reports; None: unknown.
         over_at: when the batch system was seen to say that it is over.
         ids: what it is called in job_stats.
         facts: what the batch system says, as the dict of a Facts.
@@ -81,6 +84,7 @@ class JobLife(msgspec.Struct):
     facts: dict[str, Any] = {}
     asked_at: float = 0.0
     kept: float = 0.0
+    began: Optional[float] = None
 
 
 _life_of = msgspec.json.Decoder(JobLife).decode
@@ -215,11 +219,7 @@ class JobLives:
 
         `began`, `ended`: when it ran, where that is known, in seconds since 1970.
         """
-        saved = self._saved(job)
-        live = self._counted({job: (began, ended)}).get(job)
-        if saved is None or live is None:
-            return saved or live
-        return harvested_job.joined(saved, live)
+        return self._counted({job: (began, ended)}).get(job) or self._saved(job)
 
     def _saved(self, job: str) -> Optional[HarvestedJob]:
         """What was counted for a job that was settled before."""
@@ -236,16 +236,20 @@ class JobLives:
     def _counted(self, times: Mapping[str, tuple[Optional[float], Optional[float]]],
                  final: bool = False) -> dict[str, HarvestedJob]:
         """
-        {job: HarvestedJob} of {job: (began, ended)} that are not settled, or just being (`final`).
+        {job: HarvestedJob} of {job: (began, ended)} that are not settled, or just being (`final`),
+        with what was counted before they were settled last.
         """
         lives = {job: self._lives[job] for job in times if job in self._lives}
+        saved = {job: found for job in lives if (found := self._saved(job)) is not None}
         cleanup_s = self._cleanup_s()
-        return harvested_job.counted(
+        live = harvested_job.counted(
             self._targets.values(), {job: life.ids for job, life in lives.items()},
-            {job: JobTimes(life.first, life.last,
-                           times[job][0] or life.facts.get("started") or None,
-                           times[job][1] or life.facts.get("ended") or life.over_at, cleanup_s)
+            {job: JobTimes(life.first, life.last, times[job][0] or life.began,
+                           times[job][1] or life.facts.get("ended") or life.over_at, cleanup_s,
+                           saved[job].ended if job in saved else None)
              for job, life in lives.items()}, final)
+        return {job: harvested_job.joined(saved[job], found) if job in saved else found
+                for job, found in live.items()}
 
     def _cleanup_s(self) -> float:
         return max((target.cleanup_s or _CLEANUP_S for target in self._targets.values()),
@@ -267,7 +271,9 @@ class JobLives:
             self._ask_at = now + LOOK_EVERY_S
             for job, life in self._lives.items():
                 busy = life.facts and life.state == RUNNING and now - life.last < ASK_EVERY_S
-                if life.over_at is None and now - life.asked_at >= (
+                # A job that changes after its end may have been requeued.
+                is_over = life.over_at is not None and life.last < life.over_at + WRITES_BACK_S
+                if not is_over and now - life.asked_at >= (
                         ASK_BUSY_EVERY_S if busy else ASK_EVERY_S):
                     self._to_ask.append(job)
         if self._to_ask:
@@ -313,9 +319,13 @@ class JobLives:
         life = self._lives.get(job)
         if life is not None:
             life.facts = {**facts._asdict(), "comments": {}, "steps": []}
+            if facts.started and not facts.restarts:
+                life.began = min(life.began or facts.started, facts.started)
             if facts.state == ENDED and life.over_at is None:
                 life.over_at = facts.ended or self._now()
                 self.has_news = True
+            elif facts.state in (WAITING, STARTED) and life.over_at is not None:   # requeued
+                life.over_at, life.state = None, RUNNING
             self._facts.pop(job, None)
             self._touched.add(job)
 
@@ -361,11 +371,8 @@ class JobLives:
         """Keep the totals of some jobs on the disk, and forget them here."""
         times = {job: (None, None) if self._lives[job].facts else self._store.times_of(job)
                  for job in jobs}
-        bodies = {}
-        for job, found in self._counted(times, True).items():
-            saved = self._saved(job)
-            bodies[job] = harvested_job.stored(
-                found if saved is None else harvested_job.joined(saved, found))
+        bodies = {job: harvested_job.stored(found)
+                  for job, found in self._counted(times, True).items()}
         # In this order: a kill in between leaves a record too many, and none too few.
         try:
             on_settled({job: self.facts(self._lives[job].ids[0]) for job in jobs})

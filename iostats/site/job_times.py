@@ -29,14 +29,16 @@ NOT_TO_ITS_END = "not read after the job's end"
 NOT_WHILE_SILENT = "not read for as long as the job may have run; when it ended is not known"
 
 
-class JobTimes(namedtuple("JobTimes", "first last began ended cleanup_s")):
+class JobTimes(namedtuple("JobTimes", "first last began ended cleanup_s last_before",
+                          defaults=(None,))):
     """
     Seconds since 1970, by the site's clock.
 
     Attributes:
         first, last: the first and the last sweep that have seen a change.
-        began, ended: as the batch system or the job's nodes tell; None where neither does.
+        began, ended: as the batch system or the job's nodes report; None where neither does.
         cleanup_s: the longest job_cleanup_interval of the targets.
+        last_before: the last sweep that saw a change before the job was settled; None: it was not.
     """
 
     __slots__ = ()
@@ -50,9 +52,10 @@ class JobTimes(namedtuple("JobTimes", "first last began ended cleanup_s")):
         began = self.first if self.began is None else min(self.began, self.first)
         ended = self.last if self.ended is None else max(self.ended, self.last) + WRITES_BACK_S
         alone_s = SETTLES_ALONE * self.cleanup_s
+        earliest = None if self.began is not None else min(
+            began - max(_MAY_HAVE_RUN_S, alone_s), self.last_before or began)
         whys: list[str] = target.marks(
-            one, began, ended,
-            None if self.began is not None else began - max(_MAY_HAVE_RUN_S, alone_s),
+            one, began, ended, earliest,
             None if self.ended is not None else float("inf"))
         if final and (target.swept_until or 0.0) < (
                 ended if self.ended is not None else self.last + alone_s):

@@ -270,7 +270,9 @@ class Records:
     def _with_harvest(self, record: Record, key: Key) -> Record:
         """`record`, with what the storage servers counted of the job, and of its nodes."""
         record = record.replaced(by_node=self._runs.by_node(key) or record.by_node)
-        counted = self._harvest.lives.harvested(key.job, record.job.started, record.job.ended)
+        # A run before this one may have begun earlier.
+        counted = self._harvest.lives.harvested(
+            key.job, None if key.attempt else record.job.started, record.job.ended)
         if counted is None:
             return record.replaced(harvest=None)
         namesakes = self._store.namesakes(key, counted.began, counted.ended)

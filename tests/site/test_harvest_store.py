@@ -9,7 +9,7 @@ import pytest
 from harvest_inside import BEGAN, HarvestInside
 
 from iostats.base.errors import StateError
-from iostats.site import harvest_checkpoints
+from iostats.site import harvest_checkpoints, harvested_job
 from iostats.site.harvest_store import SweepStore
 
 
@@ -177,7 +177,7 @@ def test_any_damaged_row_of_the_harvest_costs_itself_alone(desk, caplog, table):
     assert {"scratch": (53_007, 0, False)} == runs
     if table == "harvests":
         assert ["what was counted before is damaged in the server's store, and was put aside"] == (
-            desk.harvest.lives.harvested("4712").notes)
+            harvested_job.as_record(desk.harvest.lives.harvested("4712"), ",".join)["notes"])
     assert "site.sqlite: " in caplog.text and "put aside" in caplog.text
     assert [(table, b"\x80")] == desk.store.rows("SELECT place, body FROM damaged")
     desk.again()

@@ -264,7 +264,81 @@ def test_a_target_of_a_file_system_that_a_job_never_used_marks_nothing_of_it(des
             "started again, or the clock set), after the job was last seen; when it ended is not "
             "known; nothing was seen of the job on home",
             "home: OST0000: first read after the job began; nothing was seen of the job on home"
-            ] == desk.harvest.lives.harvested("4711").notes
+            ] == harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)["notes"]
+
+
+def come_back(desk, on_home):
+    """
+    4711 reads on scratch, and on home what a clear takes before any sweep; it is settled, and
+    reads again, `on_home` or on scratch; the record when it is settled once more.
+    """
+    def home(**more):
+        return {**desk.block(**more), "file_system": "home"}
+
+    def sweep(scratch=None, at_home=None):
+        desk.now += 20
+        desk.send("oss1", desk.block(**scratch or {}), home(**at_home or {}))
+        desk.turn()
+
+    def read(started, amount, *ids):
+        return {"ids": ids or ["4711"], "started": started, "read_bytes": (amount, amount)}
+    sweep()
+    sweep(read(desk.now + 17, 23), read(desk.now + 17, 37, "cp.0"))
+    sweep({}, read(desk.now + 17, 5, "cp.0"))           # home was cleared
+    for _ in range(95):
+        sweep()
+    assert ["4711"] == list(desk.settled)
+    again = read(desk.now + 17, 41)
+    sweep(*([{}, again] if on_home else [again]))
+    for _ in range(95):
+        sweep()
+    return harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)
+
+
+def test_what_was_lost_where_a_settled_job_was_not_seen_marks_it_when_it_is_seen_there(desk):
+    """10 MiB of 1,010 were final and unmarked, beside a note that nothing was seen on home."""
+    record = come_back(desk, on_home=True)
+    home, scratch = record["file_systems"]
+    assert (True, 41, 23) == (record["final"], home["read_bytes"], scratch["read_bytes"])
+    assert (True, False) == (home["lower_bound"], scratch["lower_bound"])
+    assert any(gaps.CLEARED in note for note in home["notes"])
+    assert (True, []) == (record["lower_bound"], record["notes"])
+
+
+def test_what_was_lost_where_a_job_is_never_seen_stays_a_note_when_it_comes_back(desk):
+    record = come_back(desk, on_home=False)
+    [scratch] = record["file_systems"]
+    assert (64, False, False) == (scratch["read_bytes"], scratch["lower_bound"],
+                                  record["lower_bound"])
+    assert record["notes"] and all("nothing was seen of the job on home" in note
+                                   for note in record["notes"])
+
+
+def test_what_may_have_been_lost_between_two_lives_of_a_job_is_marked(desk):
+    """
+    Without a batch system: 4711 is settled, job_stats are cleared, and it is seen again more than
+    a day later.
+    """
+    def sweep(seconds=20, **more):
+        desk.now += seconds
+        desk.send("oss1", desk.block(**more))
+        desk.turn()
+    sweep()
+    sweep(ids=["4711", "4733"], started=desk.now + 17, read_bytes=(23, 41_003))
+    for _ in range(95):
+        sweep()
+    sweep(gone=["4711", "4733"])
+    sweep(ids=["4733"], started=desk.now + 17, read_bytes=(37, 53_007))
+    sweep(ids=["4733"], started=desk.now + 17, read_bytes=(5, 1009))
+    for _ in range(160):
+        sweep(550)
+    sweep(ids=["4711"], started=desk.now + 17, read_bytes=(2, 37))
+    for _ in range(4):
+        sweep(550)
+    record = harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)
+    [scratch] = record["file_systems"]
+    assert (True, 41_040) == (record["final"], scratch["read_bytes"])
+    assert [f"OST0000: {gaps.CLEARED}{gaps.BEFORE_SEEN}"] == scratch["notes"]
 
 
 @pytest.mark.parametrize("has_read_time", [True, False], ids=["when it read", "when it sent"])

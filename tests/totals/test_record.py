@@ -92,7 +92,7 @@ def at_servers():
         fs.add(Delta("job_stats", "scratch", target, "", values, True, "no sweep", True), target,
                {}, {})
     return harvested_job.HarvestedJob(True, ["4733"], 1_795_225_000.0, 1_795_225_060.0,
-                                      {"scratch": fs}, ["home: OST0003: no sweep"], True)
+                                      {"scratch": fs}, {("home", "no sweep"): {"OST0003"}})
 
 
 AT_EDGES = {("scratch", "10.77.0.11@tcp"): ClientTotals([23] * 6, [37] * 6, False, [])}
