@@ -233,7 +233,7 @@ class Harvest:
                     others: Container[_Key]) -> None:
         """Take what a message says of job_stats, but of the targets of `others`."""
         node = taken.head.node
-        blocks = [(key, block, BlockRow.of(node, taken, slot, ahead, kept))
+        blocks = [(key, block, BlockRow.of(node, taken, slot, ahead, block.head, kept))
                   for block, kept in taken.blocks
                   if (key := (block.head.file_system, block.head.target)) not in others]
         logged = [LoggedRow(*key, encoded_row(row)) for key, _, row in blocks]

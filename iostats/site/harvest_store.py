@@ -40,7 +40,7 @@ class BlockRow(msgspec.Struct, omit_defaults=True):
     The body of one row of `blocks`, as MessagePack: a block as it came, or ids to be forgotten.
 
     Attributes:
-        node, boot_id, full, slot: as in the message of the block.
+        node, boot_id, slot: as in the message of the block; full: of the message, or the block.
         ahead: of the storage server's clock, when it was read, s; kernel_ahead: the same of its
             kernel's, which may have been set back.
         block: of the method `sweep`; packed: of `packed_sweep`.
@@ -61,9 +61,10 @@ class BlockRow(msgspec.Struct, omit_defaults=True):
 
     @classmethod
     def of(cls, node: str, taken: sweep.ReceivedSweep, slot: float, ahead: float,
-           kept: sweep_json.JsonBlock | bytes) -> BlockRow:
-        """The row of one block of a message; `kept`: as in sweep.ReceivedSweep."""
-        row = cls(node, taken.head.boot_id, taken.head.full, slot, ahead, taken.clock_ahead_s)
+           head: sweep.BlockHead, kept: sweep_json.JsonBlock | bytes) -> BlockRow:
+        """The row of one block of a message; `head`, `kept`: of sweep.ReceivedSweep.blocks."""
+        row = cls(node, taken.head.boot_id, taken.head.full or head.full, slot, ahead,
+                  taken.clock_ahead_s)
         if isinstance(kept, bytes):
             row.packed = kept
         else:

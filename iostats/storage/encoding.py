@@ -120,7 +120,8 @@ class SweepEncoder:
         prints = self._prints[target.file_system, target.name]
         read_at, entries, bad, why = self._clock.now(), 0, 0, ""
         head = {"file_system": target.file_system, "target": target.name,
-                "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s}
+                "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s,
+                "full": prints.is_new}
         block = BlockEncoder(head)
         try:
             handle, path = open_job_stats(target)

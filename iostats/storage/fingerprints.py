@@ -64,6 +64,7 @@ class Fingerprints:
     What the last sweep of one file looked like.
 
     Attributes:
+        is_new: the file was not read to its end yet: nothing can be compared.
         quotes: the QuotedIds of the file.
     """
 
@@ -72,6 +73,7 @@ class Fingerprints:
 
     def forget(self) -> None:
         """As in the beginning: every entry is new."""
+        self.is_new = True
         self._last, self.quotes = _Kept(), QuotedIds()
         self._begin()
 
@@ -142,6 +144,7 @@ class Fingerprints:
 
     def finish(self) -> list[str]:
         """The file was read to its end: [ids that were there in the last sweep and are gone]."""
+        self.is_new = False
         self._flush()
         self._pass(len(self._last.marks))
         gone: set[bytes] = set()
@@ -156,6 +159,8 @@ class Fingerprints:
 
     def abandon(self) -> None:
         """The file was not read to its end: nothing is gone; what changed has been taken."""
+        if self.is_new:                         # the next reading is to have all of it
+            return self.forget()
         self._flush()
         self._pass(len(self._last.marks))
         for begin, end, at in self._passed:

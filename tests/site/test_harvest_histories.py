@@ -9,6 +9,8 @@ import random
 import job_stats_text
 import pytest
 from site_world import FAULTS, QUIET, SiteWorld
+from storage_servers_world import EVERY_S, HARMLESS, ServersWorld
+from storage_servers_world import FAULTS as SERVERS_FAULTS
 
 from iostats.site.resets.gaps import DOUBTFUL
 
@@ -53,3 +55,65 @@ def test_where_nothing_is_lost_a_final_record_is_exact_and_not_marked(release, k
                 assert {DOUBTFUL} == {note.partition(": ")[2] for note in notes}
                 continue
             assert (truth, []) == (numbers, notes), (seed, job)
+
+
+@pytest.mark.parametrize("release, how", [
+    ("2.12", "unmounted"), ("2.12", "agent"), ("2.15.2", "unmounted"), ("2.15.2", "agent"),
+    ("2.15.2", "cut")])
+def test_a_target_that_cannot_be_read_when_its_chain_begins_has_lost_its_entries(release, how,
+                                                                                  tmp_path):
+    """
+    The next reading of it has all entries: that 4712's is not there proves that the target was
+    restarted.  4711 had 100 of 1,100 MiB, final and unmarked.
+    """
+    with ServersWorld(tmp_path, release, knows=False, has_witness=False) as world:
+        target, *_ = world.targets
+        world.wait(EVERY_S - 10)
+        world.work("4712", target, 23)
+        world.wait(20)
+        world.work("4711", target, 41)
+        machine = target.on
+        world.unmount(target)
+        if how == "unmounted":
+            world.wait(EVERY_S)
+        world.mount(target, machine)
+        if how != "unmounted":
+            world.start_agent(machine)
+        world.work("4711", target, 37)
+        target.unreadable, target.cut = int(how != "cut"), how == "cut"
+        world.wait(EVERY_S)
+        found = {one[0]: one[2:] for one in world.settle(random.Random(3)).judged()}
+    numbers, true, _, is_marked, _ = found["4711"]
+    assert ([37 * 4096, 78 * 4096], True) == ([sum(numbers), sum(true)], is_marked)
+
+
+SERVERS_HISTORIES = int(os.environ.get("IOSTATS_HISTORIES", "2"))
+
+
+def played(path, release, knows, events, seed):
+    """A ServersWorld after one history; to be closed."""
+    chance = random.Random(f"{release} {knows} {seed}")
+    world = ServersWorld(path, release, knows, [chance.choice(AHEAD) for _ in range(3)])
+    return world.play(chance, chance.randint(5, 45), events).settle(chance)
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["a batch system", "no batch system"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_agents_read_becomes_records_that_are_exact_or_marked(release, knows, tmp_path):
+    """
+    Failover, crashes, boots with a wrong clock, targets that cannot be read in any sweep, machines
+    without an agent, jobs that are requeued and that return after they were settled.
+    """
+    for seed in range(SERVERS_HISTORIES):
+        with played(tmp_path / str(seed), release, knows, SERVERS_FAULTS, seed) as world:
+            assert [] == world.wrong(), (seed, *world.log)
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["a batch system", "no batch system"])
+@pytest.mark.parametrize("release", ["2.15.2", "2.16", "2.17"])
+def test_what_agents_read_is_exact_and_not_marked_where_nothing_is_lost(release, knows, tmp_path):
+    """Jobs that end, are requeued and return; agents and site's servers that are killed."""
+    for seed in range(SERVERS_HISTORIES):
+        with played(tmp_path / str(seed), release, knows, HARMLESS, seed) as world:
+            assert [] == [one for one in world.judged() if one[5] or one[2] != one[3]], (
+                seed, *world.log)

@@ -50,12 +50,15 @@ class BlockHead(msgspec.Struct, kw_only=True):
         unreadable: why the file could not be read; such a block proves nothing.
         ids: of the entries that changed; in a block each once.
         gone: ids that the reading before had, and this one has not.
+        full: this reading has all entries, as in a full sweep: there was none before it in the
+            chain that was read to its end.
     """
 
     file_system: TargetName
     target: TargetName
     read_at: Seconds
     ended: bool
+    full: bool = False
     cleanup_s: Optional[Count] = None
     entries: Count = 0
     bad: Count = 0
