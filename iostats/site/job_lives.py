@@ -20,8 +20,7 @@ import msgspec
 
 from iostats import schedulers
 from iostats.base.errors import ConfigError, IostatsError, StateError
-from iostats.base.job_facts import ENDED, WAITING, Facts
-from iostats.base.job_facts import RUNNING as STARTED
+from iostats.base.job_facts import ENDED, Facts
 from iostats.lustre.job_tags import TagForm
 from iostats.schedulers import commands as scheduler_commands
 from iostats.site import harvested_job
@@ -321,11 +320,11 @@ class JobLives:
             life.facts = {**facts._asdict(), "comments": {}, "steps": []}
             if facts.started and not facts.restarts:
                 life.began = min(life.began or facts.started, facts.started)
+            if life.over_at is not None and (facts.started or 0.0) > life.over_at:
+                life.over_at, life.state = None, RUNNING            # it was requeued
             if facts.state == ENDED and life.over_at is None:
                 life.over_at = facts.ended or self._now()
                 self.has_news = True
-            elif facts.state in (WAITING, STARTED) and life.over_at is not None:   # requeued
-                life.over_at, life.state = None, RUNNING
             self._facts.pop(job, None)
             self._touched.add(job)
 
