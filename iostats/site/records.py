@@ -270,9 +270,8 @@ class Records:
     def _with_harvest(self, record: Record, key: Key) -> Record:
         """`record`, with what the storage servers counted of the job, and of its nodes."""
         record = record.replaced(by_node=self._runs.by_node(key) or record.by_node)
-        # A run before this one may have begun earlier.
-        counted = self._harvest.lives.harvested(
-            key.job, None if key.attempt else record.job.started, record.job.ended)
+        began = None if key.attempt else record.job.started     # a run before began earlier
+        counted = self._harvest.lives.harvested(key.job, began, record.job.ended)
         if counted is None:
             return record.replaced(harvest=None)
         namesakes = self._store.namesakes(key, counted.began, counted.ended)
