@@ -7,8 +7,11 @@
 # make pythons the tests of the node side with Python 3.9, those of the pure modules with the newest one
 # make coverage  branches of the pure modules that their tests have been through; fails below 95 %
 # make bench   the figures of benchmarks/README.md
-# make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
-# make fuzz    each target of tests/fuzz for SECONDS (60), with atheris where it is available; TARGETS="http ..."
+# make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md)
+# make fuzz    new cases: each target of tests/fuzz (with atheris where it is available), and each file of tests
+#              with random cases, for SECONDS (60)
+#              Both print a fresh seed, and of what fails the command that repeats it; SEED=N has the same cases
+#              again, TARGETS="http tests/wire/test_jsonrpc.py" some of them
 # make lock    tools/requirements-ci.txt anew: what CI installs, with hashes
 # make audit   ask PyPI for known vulnerabilities of these packages
 # make clean   remove what these made
@@ -32,12 +35,14 @@ BIN    := $(VENV)/bin
 IOSTATS_NO_SKIPS ?=
 # Most tests wait for others more than they compute; the tests of one cluster stay in one process.
 PARALLEL ?= --numprocesses=$(shell expr 2 '*' $$(nproc))
-SEED   ?= 23
+SEED   ?=
 SECONDS ?= 60
 TARGETS ?=
 
 # Thousands of processes are started: without .pyc files each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# The order of sets is the same in each run; `make fuzz` has others.
+export PYTHONHASHSEED := 23
 
 PREFIX        ?= /usr/local
 DESTDIR       ?=
@@ -94,7 +99,7 @@ bench: setup
 # Without atheris (it has wheels for few Pythons) the same targets run without guidance.
 fuzz: setup
 	-tools/quietly $(BIN)/pip install -e '.[fuzz]'
-	cd tests && ../$(BIN)/python -m fuzz.long --seconds $(SECONDS) $(TARGETS)
+	cd tests && ../$(BIN)/python -m fuzz.long --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(TARGETS)
 
 # One list for all of Python 3.9 and newer.
 LOCK := uv pip compile --universal --python-version 3.9 --generate-hashes --upgrade -q
@@ -109,7 +114,7 @@ audit: setup
 	$(BIN)/pip-audit --require-hashes --disable-pip -r tools/requirements-ci.txt
 
 chaos: setup
-	IOSTATS_CHAOS=1 IOSTATS_CHAOS_SEED="$(SEED)" $(BIN)/python -m pytest tests/chaos -s -q
+	IOSTATS_CHAOS=1 IOSTATS_CHAOS_SEED="$(SEED)" $(BIN)/python -m pytest $(or $(TARGETS),tests/chaos) -s -q
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache .coverage

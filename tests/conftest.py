@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 
+import examples
 import pytest
 from browser_desk import _browser_of_module, browser  # noqa: F401
 from cluster import slurm, slurm_cluster  # noqa: F401
@@ -36,7 +37,6 @@ from fixtures import (  # noqa: F401
     worked,
 )
 from gridengine import gridengine, gridengine_cluster  # noqa: F401
-from hypothesis import HealthCheck, settings
 from no_process import no_process
 
 # Some tests have something for those of other rooms.
@@ -47,12 +47,7 @@ import rooms
 _PURE_TESTS = set(rooms.tests_of_pure())
 _skipped = []
 
-# A loaded machine is no failure.  In CI the random cases are the same each time: a new failure is
-# for whoever runs the tests at a desk, not for the author of an unrelated change.
-settings.register_profile("iostats", deadline=None, derandomize=bool(os.environ.get("CI")),
-                          max_examples=int(os.environ.get("IOSTATS_EXAMPLES", "100")),
-                          suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("iostats")
+examples.load_profile()
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +106,19 @@ def pytest_xdist_make_scheduler(config, log):
             return found[1] if found else path if path in shares else nodeid
 
     return ByMachine(config, log)
+
+
+def pytest_sessionstart():
+    examples.prepare_search()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """A test that fails in a search prints the command that repeats it."""
+    outcome = yield
+    report, seed = outcome.get_result(), item.config.getoption("--hypothesis-seed")
+    if report.failed and examples.is_search() and item.get_closest_marker("hypothesis"):
+        report.sections.append(("repeat it", examples.repeat_command(item.nodeid, seed)))
 
 
 def pytest_runtest_logreport(report):

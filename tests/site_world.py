@@ -11,7 +11,7 @@ Times are s by the site's clock, which is right; those of the kernels are by the
 """
 
 import asyncio
-import os
+import random
 from collections import defaultdict
 
 from kernel import NS, Kernel
@@ -43,11 +43,12 @@ class Server:
     def __init__(self, name, kernels, ahead):
         self.name, self.kernels, self.ahead, self.boots = name, kernels, ahead, 1
         self.up, self.heard, self.last_read = True, True, 0.0
+        self.runs = random.Random(name)
         self.begin()
 
     def begin(self):
         """The agent begins a chain of messages."""
-        self.run, self.seq = os.urandom(8).hex(), 0
+        self.run, self.seq = self.runs.randbytes(8).hex(), 0
         self.prints = {kernel.target: Fingerprints() for kernel in self.kernels}
 
     @property

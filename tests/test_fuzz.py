@@ -8,6 +8,7 @@ by name, and what no single input shows: what many bytes cost.
 """
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -28,6 +29,7 @@ from fuzz.texts import NOW
 from fuzz.tools import CORPUS, corpus, mutated, within
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trees import ROOT
 
 from iostats.base import node_list
 from iostats.base.errors import IostatsError, NotDelivered
@@ -54,12 +56,11 @@ def test_what_fuzzing_has_found_leads_to_a_result_or_a_documented_error(name):
 
 @pytest.mark.parametrize("name", list(TARGETS))
 def test_edits_of_it_do_as_well(name):
-    """At random; the longer runs are guided by what they reach."""
+    """The same edits each time; `make fuzz` has others, guided by what they reach."""
     target = TARGETS[name]
     known = [*target.seeds(), *corpus(name)]
 
-    @settings(max_examples=_SLOW.get(name, _EXAMPLES), database=None,
-              suppress_health_check=list(HealthCheck))
+    @settings(max_examples=_SLOW.get(name, _EXAMPLES), suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(range(len(known))), st.binary(max_size=40))
     def run(number, edits):
         with within():
@@ -74,13 +75,53 @@ def test_the_corpus_is_small_and_of_targets_that_there_are():
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 1 << 20
 
 
+def _long(*words, planted=""):
+    """`make fuzz` without atheris."""
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules['atheris'] = None\n{planted}\n"
+         f"from fuzz.long import main; sys.exit(main())", *map(str, words)],
+        cwd=Path(__file__).parent, capture_output=True, text=True)
+
+
 def test_the_long_form_runs_where_there_is_no_atheris(tmp_path):
-    """Edits without coverage, for a second; it says so."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fuzz.long", "--seconds", "1", "--work", str(tmp_path), "job_id",
-         "moment"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    assert 0 == done.returncode, done.stdout + done.stderr
-    assert "nothing found" in done.stdout
+    """Edits without coverage; a fresh seed each time."""
+    seeds = set()
+    for _ in range(2):
+        done = _long("--runs", 37, "--work", tmp_path, "job_id", "moment")
+        assert 0 == done.returncode, done.stdout + done.stderr
+        assert "job_id: ok  37 inputs" in done.stdout and "nothing found" in done.stdout
+        seeds.update(re.findall(r"(?m)^seed (\d+)$", done.stdout))
+    assert 2 == len(seeds)
+
+
+def test_what_the_long_form_finds_can_be_repeated(tmp_path):
+    """By its seed, and by the input that it has written."""
+    planted = """
+from fuzz.tools import target
+@target(lambda: [b"solve"])
+def planted(data):
+    assert b"v" in data, data
+"""
+    done = _long("--seconds", 60, "--work", tmp_path / "one", "planted", planted=planted)
+    [(seed, number)] = re.findall(r"planted: FOUND  seed (\d+), input (\d+)", done.stdout)
+    [wrong] = re.findall(r"(?m)^AssertionError: .*$", done.stdout)
+    again = _long("--runs", number, "--seed", seed, "--work", tmp_path / "other", "planted",
+                  planted=planted)
+    assert f"{wrong}\n" in again.stdout and f"seed {seed}, input {number}\n" in again.stdout
+    [words] = re.findall(r"repeat it: cd .* && .* -m fuzz.long (.*)", done.stdout)
+    once = _long(*words.split(), planted=planted)
+    assert 1 == once.returncode and f"{wrong}\n" in once.stderr
+
+
+def test_what_a_search_finds_can_be_repeated():
+    """In the tests with random cases: the same case, by the command that is printed."""
+    done = _long("--seconds", 1, "--seed", 23, "tests/fuzz/planted.py::test_a_planted_fault")
+    assert 1 == done.returncode, done.stdout + done.stderr
+    [command] = re.findall(r"(?m)^IOSTATS_EXAMPLES=\d+ .*--hypothesis-seed=23 .*", done.stdout)
+    again = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert 1 == again.returncode
+    wrong = re.compile(r"AssertionError: \[.*\]")
+    assert set(wrong.findall(done.stdout)) == set(wrong.findall(again.stdout)) != set()
 
 
 # -- what one input does not show ----------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The tests themselves, as a CI system starts them."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -45,3 +46,70 @@ def test_the_oldest_and_the_newest_python_are_chosen_and_the_rest_has_a_reason(
     """`make pythons`; the tests of all of them are run with this one anyway."""
     found, reasons = pythons.chosen({one: str(one) for one in releases}, own=(3, 11, 7))
     assert (wanted, left_out) == ([release for release, _ in found], reasons)
+
+
+def test_random_cases_are_the_same_in_each_run(tmp_path):
+    """In CI or not, whatever else is loaded; only a search (`make fuzz`) has others."""
+    found = []
+    for words, environ in ([], {}), (["-p", "iostats.report.why.causes"], {"CI": "1"}):
+        file = tmp_path / f"drawn-{len(found)}"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words,
+             "tests/fuzz/planted.py::test_what_is_drawn"], cwd=ROOT, capture_output=True, text=True,
+            env={**{name: value for name, value in os.environ.items() if name != "CI"}, **environ,
+                 "IOSTATS_EXAMPLES": "230", "IOSTATS_DRAWN": str(file)})
+        assert 0 == done.returncode, done.stdout
+        found.append(file.read_text())
+    assert 230 <= len(found[0].splitlines())
+    assert found[0] == found[1]
+
+
+# What is random by intent.
+RANDOM = {
+    "tests/processes.py": "ports and jobs that no other run of the tests on this machine has",
+    "tests/etcd_desk.py": "keys of this run, in an etcd that several runs may share",
+    "tests/events/test_dev_kmsg.py": "a mark in the kernel's log, which all of the machine shares",
+    "tests/test_systemd.py": "a key of MUNGE",
+    "tests/site_inside.py": "nonces",
+    "tests/site/test_receive.py": "nonces",
+    "tests/wire/test_munge.py": "nonces",
+    "tests/wire/test_munge_threads.py": "nonces",
+    "tests/fuzz/long.py": "the seed of a search, which prints it",
+    "tests/chaos/campaign.py": "the seed of `make chaos`, which prints it",
+}
+_FRESH = {"os.urandom", "uuid.uuid4", "uuid.uuid1", "random.SystemRandom", "secrets.token_bytes",
+          "secrets.token_hex", "numpy.random.seed", "random.seed"}
+
+
+def _is_random(call):
+    """Whether a call draws something else in each run."""
+    name = ast.unparse(call.func)
+    module, _, function = name.rpartition(".")
+    if function in ("Random", "default_rng"):
+        return not call.args
+    return name in _FRESH or (module in ("random", "np.random", "numpy.random")
+                              and function[0].islower())
+
+
+def test_no_test_draws_from_an_unknown_seed():
+    """A failure that chance alone brings is for `make fuzz` and `make chaos`."""
+    found = {}
+    for path in sorted(ROOT.glob("tests/**/*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        # `random` may be the parameter of a test that hypothesis gives.
+        modules = {name.name for one in ast.walk(tree) if isinstance(one, ast.Import)
+                   for name in one.names}
+        lines = [one.lineno for one in ast.walk(tree) if isinstance(one, ast.Call)
+                 and _is_random(one)
+                 and not (ast.unparse(one.func).startswith("random.") and "random" not in modules)]
+        if lines:
+            found[path.relative_to(ROOT).as_posix()] = lines
+    assert RANDOM.keys() == found.keys(), found
+
+
+def test_hashes_of_texts_are_the_same_in_each_run_of_make():
+    """The order of a set decides nothing by chance; a search has another order for each seed."""
+    done = subprocess.run(["make", "-s", "--eval", "print: ; @echo $$PYTHONHASHSEED", "print"],
+                          cwd=ROOT, capture_output=True, text=True,
+                          env={**os.environ, "MAKEFLAGS": "", "PYTHONHASHSEED": "41"})
+    assert "23\n" == done.stdout, done.stderr

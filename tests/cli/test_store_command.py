@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 from pathlib import Path
 
@@ -21,8 +22,9 @@ def path(tmp_path):
         inside.send(str(4711 + job), "nid1", reads=23 + job, about={"nodes": "nid1"})
     inside.now += 2
     inside.make_records()
+    chance = random.Random(23)
     for number in range(400):                          # some pages of reports
-        add(inside.store, Key("", "4799", 0), seq=f"{number:03}", body=os.urandom(1000))
+        add(inside.store, Key("", "4799", 0), seq=f"{number:03}", body=chance.randbytes(1000))
     inside.store.commit()
     inside.store.close()
     return inside.path

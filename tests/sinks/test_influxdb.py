@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -435,10 +436,10 @@ def test_a_full_spool_drops_the_oldest_points_and_says_so(answering, opened, opt
     site = Site(now_slot())
     database = answering(*[(500, {}, b"")] * 100_000)
     sink = opened(options(database.url, influxdb_spool_bytes=65536))
-    rounds = 0
+    rounds, chance = 0, random.Random(23)
     while number_of(sink, "iostats_influxdb_dropped_points") < 2000:
         rounds += 1
-        swept(sink, site, {MDT0: {f"{job}{os.urandom(8).hex()}": {"open": rounds}
+        swept(sink, site, {MDT0: {f"{job}{chance.randbytes(8).hex()}": {"open": rounds}
                                   for job in range(1000, 2000)}})
         kept(sink)
         assert number_of(sink, "iostats_influxdb_spooled_bytes") <= 65536

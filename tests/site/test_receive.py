@@ -154,7 +154,7 @@ def test_no_node_is_answered_when_the_commit_fails(inside):
     async def turn():
         async def another():                               # a record, between report and commit
             with pytest.raises(Exception, match="full"):
-                keep_record(inside.store, Key("", "4700", 0), os.urandom(1 << 20))
+                keep_record(inside.store, Key("", "4700", 0), b"\x17" * (1 << 20))
         answer = inside.answer("report", a_report("4711", "nid1"), node="nid1")
         await another()
         inside.server.send(Transport(happened, "nid1"), answer, keep=True)
@@ -179,7 +179,7 @@ def test_a_full_disk_is_logged_once_and_its_end_once(inside, caplog, monkeypatch
                 answer = inside.answer("report", a_report(job, node), node=node)
                 inside.server.send(Transport([], node), answer, keep=True)
                 with pytest.raises(StateError, match="disk is full"):
-                    keep_record(inside.store, Key("", "4700", 0), os.urandom(1 << 20))
+                    keep_record(inside.store, Key("", "4700", 0), b"\x17" * (1 << 20))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         asyncio.run(turn())

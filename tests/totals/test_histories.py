@@ -342,7 +342,7 @@ def play(node, history):
 
 
 @pytest.mark.parametrize("release", FORMS)
-@settings(max_examples=examples(700), derandomize=True, deadline=None)
+@settings(max_examples=examples(700), deadline=None)
 @given(before=earlier, during=histories, at_start=damage, at_end=damage)
 def test_no_history_gives_more_than_was_done_and_none_gives_less_in_silence(
         release, before, during, at_start, at_end):
@@ -365,7 +365,7 @@ def test_no_history_gives_more_than_was_done_and_none_gives_less_in_silence(
 
 
 @pytest.mark.parametrize("release", FORMS)
-@settings(max_examples=examples(500), derandomize=True, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(before=earlier, parts=st.lists(st.tuples(histories, damage), min_size=2, max_size=4),
        at_start=damage)
 def test_marks_never_make_a_number_worse_and_never_too_high(release, before, parts, at_start):
