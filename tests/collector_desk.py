@@ -195,6 +195,17 @@ def collector(*args, **kinds):
         one.close()
 
 
+# All that a collector imports later is imported first: root's Python may be closed to the user.
+_AS_USER = """
+import os, sys, encodings.idna, httptools, uvloop, xml.etree.ElementTree
+import iostats.cli.collector as collector, iostats.collector.machine_source
+import iostats.events.gather
+user = int(sys.argv[1])
+os.setgroups([]); os.setgid(user); os.setuid(user)
+sys.exit(collector.main(sys.argv[3:]))
+"""
+
+
 class Machine:
     """
     A storage server's files, and collectors of it as commands; below a directory that other users
@@ -237,12 +248,15 @@ class Machine:
                               cwd=self.directory)
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *words, config, env=None):
-        """A RunningCollector, when it listens."""
+    def start(self, *words, config, env=None, user=None):
+        """A RunningCollector, when it listens; `user`: of this number, where root starts it."""
         path = self.directory / f"err{len(self._started)}"
+        command = self._words(["--config", config, "--root", self.root, *words])
+        if user is not None:
+            command[1:3] = ["-c", _AS_USER, str(user)]
         with open(path, "w") as err:
             process = subprocess.Popen(
-                self._words(["--config", config, "--root", self.root, *words]), stderr=err,
+                command, stderr=err,
                 env=self._environment(env), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 cwd=self.directory)
         one = RunningCollector(process, path)

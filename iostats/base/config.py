@@ -23,7 +23,7 @@ import os
 
 from iostats.base.errors import ConfigError
 from iostats.base.options import FREE_SECTIONS, OPTIONS, RENAMED, SECTIONS, sections_of
-from iostats.base.private_files import read_text
+from iostats.base.private_files import make_or_explain, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,6 +141,26 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ,
                           f"port of at least port_first = {config['server.port_first']}, got "
                           f"'{config['server.port_last']}'")
     return config
+
+
+def state_path(config: Config, name: str) -> str:
+    """
+    The path in `name`.  Where no place sets it, and the default is not this user's to write: one
+    below $XDG_STATE_HOME, or ~/.local/state; StateError.
+
+    Source: XDG Base Directory Specification 0.8.
+    """
+    path = str(config[name])
+    if config.origin[name] != DEFAULT or os.geteuid() == 0 or os.access(
+            path if os.path.lexists(path) else os.path.dirname(path), os.W_OK):
+        return path
+    state_home = os.environ.get("XDG_STATE_HOME", "")
+    if not state_home.startswith("/"):
+        state_home = os.path.expanduser("~/.local/state")
+    directory = os.path.join(state_home, "iostats")
+    section, _, key = name.partition(".")
+    make_or_explain(directory, f"in site.cfg: [{section}] {key}")
+    return os.path.join(directory, os.path.basename(path))
 
 
 def in_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -329,9 +329,11 @@ OPTIONS = {
         "server.")),
     "collector.state_dir": Option("/var/lib/iostats-collector", _absolute_or_empty, (
         "a directory whose path begins with /"), (
-        "Where the events that it keeps outlast a restart.  Empty: in memory alone.")),
+        "Where the events that it keeps outlast a restart.  Empty: in memory alone.  The default "
+        "of users other than root and the unit's: $XDG_STATE_HOME/iostats/iostats-collector.")),
     "collector.pid_file": absolute_path("/run/iostats-collector.pid", "a file", (
-        "Where `iostats collector --daemon` writes its process id.")),
+        "Where `iostats collector --daemon` writes its process id.  The default of users other "
+        "than root: $XDG_STATE_HOME/iostats/iostats-collector.pid.")),
     "etcd.endpoints": Option("", words, "URLs with spaces between", (
         "The members of etcd, such as http://mgmt1:2379 http://mgmt2:2379: where the description "
         "of the monitoring is (docs/ldms.md); none: site.cfg alone says what agents do.")),

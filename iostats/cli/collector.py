@@ -124,7 +124,7 @@ def _run(options: argparse.Namespace) -> int:
     config = _config_of(options)
     user = rights.user_to_be(config)
     allowed = access.allowed(config)
-    background = Daemon(config["collector.pid_file"]) if options.daemon else None
+    background = Daemon(site.state_path(config, "collector.pid_file")) if options.daemon else None
     logs.to_standard_error(logging.WARNING)
     status = background.begin() if background is not None else None
     if status is not None:
@@ -152,7 +152,7 @@ def _config_of(options: argparse.Namespace) -> site.Config:
 
 def _collect(options: argparse.Namespace, config: site.Config, user: pwd.struct_passwd | None,
              allowed: list[access.Network], background: Daemon | None) -> int:
-    directory = config["collector.state_dir"]
+    directory = site.state_path(config, "collector.state_dir")
     if directory:
         rights.make_directory(directory, user)
     process.raise_limits(config)

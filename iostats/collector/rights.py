@@ -62,17 +62,13 @@ def _drop_capabilities() -> None:
 def make_directory(path: str, user: pwd.struct_passwd | None) -> None:
     """Make `path`, of `user` alone, if it is not there; StateError."""
     try:
+        if user is not None:
+            os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
         os.mkdir(path, 0o700)
         if user is not None:
             os.chown(path, user.pw_uid, user.pw_gid)
     except FileExistsError:
         return
-    except FileNotFoundError:
-        if os.path.dirname(path) == path or user is None:
-            raise StateError(f"{path}: cannot be made: the directory above it is not there "
-                             f"([collector] state_dir)") from None
-        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-        make_directory(path, user)
     except OSError as error:
         raise StateError(f"{path}: cannot be made: {error.strerror}; make it, owned by the "
                          f"collector's user, or name another: [collector] state_dir") from None

@@ -11,7 +11,7 @@ from trees import ROOT
 
 from iostats.base import config
 from iostats.base.config import Config, load
-from iostats.base.errors import ConfigError
+from iostats.base.errors import ConfigError, StateError
 from iostats.base.options import FREE_SECTIONS, OPTIONS, RENAMED, SECTIONS
 from iostats.cli import config as config_command
 
@@ -391,3 +391,43 @@ def test_site_cfg_with_every_comment_sign_taken_away_is_still_good(tmp_path):
     """The form shown for each key is the form that is read."""
     text = re.sub(r"(?m)^#(\w+ =)", r"\1", (ROOT / "site.cfg").read_text(encoding="utf-8"))
     assert dict(Config()) == dict(load(write(tmp_path / "site.cfg", text), {}))
+
+
+# -- where an ordinary user's state is -----------------------------------------------------------
+
+@pytest.mark.parametrize("user, state_home, given, found", [
+    (1000, "{home}/state", None, "{home}/state/iostats/iostats-collector"),
+    (1000, "", None, "{home}/.local/state/iostats/iostats-collector"),
+    (1000, "state", None, "{home}/.local/state/iostats/iostats-collector"),
+    (1000, "", "/nowhere/23", "/nowhere/23"), (1000, "", "", ""),
+    (0, "", None, "/var/lib/iostats-collector")],
+    ids=["named", "default", "a relative path is ignored", "site.cfg", "in memory", "root"])
+def test_state_is_where_this_user_may_write(tmp_path, monkeypatch, user, state_home, given, found):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", state_home.format(home=tmp_path))
+    monkeypatch.setattr(config.os, "geteuid", lambda: user)
+    monkeypatch.setattr(config.os, "access", lambda path, mode: False)
+    choices = Config()
+    if given is not None:
+        choices.take("collector.state_dir", given, "a test")
+    assert found.format(home=tmp_path) == config.state_path(choices, "collector.state_dir")
+
+
+def test_state_is_in_the_default_where_this_user_may_write_there(tmp_path, monkeypatch):
+    """As systemd makes it for the unit's user."""
+    asked = []
+    monkeypatch.setattr(config.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(config.os, "access", lambda path, mode: asked.append(path) or True)
+    assert "/run/iostats-collector.pid" == config.state_path(Config(), "collector.pid_file")
+    assert ["/run"] == asked
+
+
+def test_a_home_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(config.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(config.os, "access", lambda path, mode: False)
+    with pytest.raises(StateError) as error:
+        config.state_path(Config(), "collector.state_dir")
+    assert (f"{tmp_path}/file/iostats: cannot be made: Not a directory; name another directory in "
+            f"site.cfg: [collector] state_dir") == str(error.value)

@@ -18,6 +18,7 @@ from processes import free_port, until
 from iostats.cli import collector
 
 as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+NOBODY = 65534
 root_only = pytest.mark.parametrize("", [pytest.param(marks=as_root)])
 
 
@@ -129,6 +130,36 @@ def test_started_by_root_it_opens_the_log_and_becomes_its_user(machine):
     assert 0o700 == nobody.st_mode & 0o777
     machine.log(silent("10.9.0.37@o2ib", "scratch-OST0037"))     # the log stays open
     until(lambda: 2 == len(one.traps()[0]))
+
+
+@root_only
+def test_an_ordinary_user_needs_no_directory_of_root(machine):
+    """Events are kept below ~/.local/state, or $XDG_STATE_HOME; so is the pid file of a daemon."""
+    home = machine.directory / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    config = machine.directory / "users.cfg"
+    config.write_text("[collector]\n")
+    machine.log(silent("10.9.0.23@o2ib"))
+    one = machine.start("-p", str(free_port()), config=config, env={"HOME": str(home)}, user=NOBODY)
+    until(lambda: one.traps()[0])
+    stamp = one.traps()[1]
+    one.kill()
+    again = machine.start("-p", str(free_port()), config=config, user=NOBODY,
+                          env={"HOME": "/", "XDG_STATE_HOME": str(home / ".local/state")})
+    assert [] == again.traps(stamp)[0] and 1 == len(again.traps(0)[0])
+    kept = home / ".local/state/iostats"
+    assert {"events.journal", "machine.state"} <= {*os.listdir(kept / "iostats-collector")}
+    assert {(NOBODY, 0o700)} == {(path.stat().st_uid, path.stat().st_mode & 0o777)
+                                 for path in (kept, kept / "iostats-collector")}
+
+
+@root_only
+def test_a_directory_that_cannot_be_made_is_one_line(machine):
+    """Also where it is one above it that cannot be made."""
+    done = machine.run("--config", machine.configured(state_dir="/proc/nothing/here"))
+    assert "/proc/nothing/here: cannot be made: No such file or directory; make it" in done.err
+    assert 1 == done.err.count("\n") and 1 == done.status
 
 
 @root_only
