@@ -18,6 +18,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -30,12 +31,10 @@ sys.path[:0] = [HERE, os.path.join(HERE, "packaging")]
 import site_cfg
 from place import ETC, STATES, Failed, Place, copy, write
 
-from iostats import sinks
-
 Role = namedtuple("Role", "what units starts extras")
 ROLES = {
     "site": Role("the site's server", ("iostats-site.service",), "iostats-site.service",
-                 ("server", *(name for name in sinks.names() if sinks.named(name).REQUIRES))),
+                 ("server",)),                   # and the sinks that site.cfg turns on
     "node": Role("a compute node", ("iostats-deliver.service", "iostats-deliver.timer"),
                  "iostats-deliver.timer", ("server",)),
     "harvest": Role("a storage server", ("iostats-harvest.service",), "iostats-harvest.service",
@@ -62,7 +61,7 @@ def install(name, place, packages):
     if not place.destdir and os.geteuid():
         raise Failed(f"expected root, got user {os.geteuid()}; use: sudo make install-{name}")
     if packages:                                   # first: without them the old release stays
-        _packages(place, role.extras)
+        _packages(place, [*role.extras, *(site_cfg.sinks_on(place) if name == "site" else ())])
     _program(place)
     config = site_cfg.written(name, place)
     if name == "web":
@@ -225,7 +224,7 @@ def _run(command, why):
         sys.stderr.write(done.stdout)
         if "No space left on device" in done.stdout:
             why = "the disk is full (df); then the same again"
-        raise Failed(f"{' '.join(command)[:120]}: {why}")
+        raise Failed(f"{shlex.join(command)}: {why}")
 
 
 # -- what is left to do ------------------------------------------------------------------------

@@ -44,6 +44,23 @@ def written(name, place):
     return _loaded(site, theirs, name, place)
 
 
+def sinks_on(place):
+    """The sinks with packages that the site.cfg of this place turns on; Failed."""
+    from iostats import sinks
+    from iostats.base import config as site
+    from iostats.base.errors import IostatsError
+    for path in (place.staged(ETC, "site.cfg"), place.staged(place.lib, "site.cfg")):
+        if os.path.lexists(path):
+            try:
+                config = site.load(path, environ={})
+                sinks.add_sections(config)
+            except IostatsError as error:
+                raise Failed(str(error))
+            return [name for name in sinks.names()
+                    if sinks.named(name).REQUIRES and sinks.named(name).is_on(config)]
+    return []
+
+
 def is_edited(theirs, last):
     """Whether a site.cfg is another one than `make install-...` writes."""
     from iostats.base.errors import ConfigError

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -30,17 +31,35 @@ def make(*words, env=None):
 
 @pytest.mark.parametrize("role", ["site", "node", "harvest", "login", "reader", "web"])
 def test_the_packages_of_a_role_are_those_of_pyproject_toml(role):
-    """A sink that needs none has no extra there."""
+    """Those of sinks come with site.cfg, see below."""
     asked = ("import install, json, sys; "
              "print(json.dumps(install.requirements(install.ROLES[sys.argv[1]].extras)))")
     done = subprocess.run([sys.executable, "-c", asked, role], capture_output=True, text=True,
                           cwd=REPOSITORY / "packaging")
     assert (0, "") == (done.returncode, done.stderr)
     names = {re.match(r"[\w-]+", text)[0] for text in json.loads(done.stdout)}
-    assert names == {"site": set(SERVER_PACKAGES), "node": set(SERVER_PACKAGES) - SINKS,
-                     "login": set(SERVER_PACKAGES) - SINKS,
+    assert names == {**dict.fromkeys(("site", "node", "login"), set(SERVER_PACKAGES) - SINKS),
                      "web": {*set(SERVER_PACKAGES) - SINKS, *WEB_PACKAGES} - {"numpy", "rich"},
                      }.get(role, set())
+
+
+@pytest.mark.parametrize("text, found", [
+    (None, []), ("[ganglia]\nsend_to = gmond1:8649\n", []),
+    ("[influxdb]\nurl = http://influx1:8086\n", ["influxdb"]),
+    ("[influxdb]\nfile = /tmp/points\n[prometheus]\nlisten = localhost:9101\n",
+     ["influxdb", "prometheus"])], ids=["no site.cfg", "one without a package", "one", "two"])
+def test_the_packages_of_a_sink_are_those_of_a_site_that_uses_it(tmp_path, text, found):
+    if text is not None:
+        (tmp_path / "etc/iostats").mkdir(parents=True)
+        (tmp_path / "etc/iostats/site.cfg").write_text(text)
+    asked = ("import json, os, place, site_cfg; "
+             "print(json.dumps(site_cfg.sinks_on(place.Place(os.environ))))")
+    done = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True,
+        env={**os.environ, "DESTDIR": str(tmp_path),
+             "PYTHONPATH": f"{REPOSITORY / 'packaging'}:{REPOSITORY}"})
+    assert (0, "") == (done.returncode, done.stderr)
+    assert found == json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("role", ["collector", "ldms", "web"])
@@ -232,9 +251,28 @@ def test_a_node_without_packages_measures_and_says_what_run_needs(tmp_path):
     assert (0, "") == (done.returncode, done.stderr)
 
 
+def test_a_site_without_influxdb_needs_no_package_of_it(tmp_path, wheels):
+    """Where a mirror lacks influxdb-client; with [influxdb] in site.cfg it is needed."""
+    for wheel in (tmp_path / "wheels").glob("influxdb_client*"):
+        wheel.unlink()
+    done = make("install-site", f"DESTDIR={tmp_path / 'image'}", env=wheels)
+    assert (0, "") == (done.returncode, done.stderr)
+    with open(tmp_path / "image/etc/iostats/site.cfg", "a") as file:
+        file.write("\n[influxdb]\nurl = http://influx1:8086\n")
+    done = make("install-site", f"DESTDIR={tmp_path / 'image'}", env=wheels)
+    assert 2 == done.returncode
+    assert "No matching distribution found for influxdb-client" in done.stderr
+
+
 def test_packages_that_cannot_be_had_are_an_error_with_pips_own_words(tmp_path):
+    """And with all of their names, as a command for a shell."""
     done = make("install-login", f"DESTDIR={tmp_path}",
                 env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)})
+    [line] = [one for one in done.stderr.splitlines() if one.startswith("make: /")]
+    words = shlex.split(line.partition(": these packages could not be installed")[0])
+    assert {*SERVER_PACKAGES} - SINKS == {
+        re.match(r"[\w-]+", word)[0] for word in words[words.index("install") + 1:]
+        if word[0] != "-"}
     assert 2 == done.returncode and "No matching distribution" in done.stderr
     assert "these packages could not be installed.  Is there a way to PyPI from here" in done.stderr
     # An older release that is there stays as it was, all of it.

@@ -13,8 +13,9 @@ import textwrap
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(HOME), str(HOME / "tools")]
+sys.path[:0] = [str(HOME), str(HOME / "tools"), str(HOME / "packaging")]
 
+import install
 import record_schema
 import rooms
 
@@ -114,6 +115,17 @@ def sinks_table():
     return "\n".join(lines)
 
 
+def packages_table():
+    """One line for each role whose packages come from PyPI, and for each sink."""
+    extras = {f"`make install-{name}`": role.extras for name, role in install.ROLES.items()}
+    extras.update({f"and `[{name}]` in site.cfg": (name,) for name in sinks.names()
+                   if sinks.named(name).REQUIRES})
+    names = {what: [re.split("[<>=~;]", text)[0] for text in install.requirements(some)]
+             for what, some in extras.items()}
+    return "\n".join(["| for | packages |", "|---|---|",
+                      *(f"| {what} | {', '.join(some)} |" for what, some in names.items() if some)])
+
+
 def metrics_of_prometheus():
     """What GET /metrics has."""
     labels = ", ".join(f"`{label}`" for label in page.LABELS)
@@ -181,6 +193,7 @@ PARTS = {
         "web-help": lambda: block(web.HELP),
         "why-help": lambda: block(why.HELP),
         "ldms-help": ldms_help},
+    "docs/install.md": {"packages": packages_table},
     "docs/events.md": {"kinds": event_kinds},
     "docs/harvest.md": {"query-levels": query_levels},
     "docs/wire.md": {"load-levels": load_levels},
