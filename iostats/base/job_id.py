@@ -16,6 +16,10 @@ from binascii import crc32
 
 from iostats.base.errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 LONGEST_JOB_ID = 128
 _OF_NODE_NAMES = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:"
 LONGEST_NODE_NAME = 253                # a host name with its domain, RFC 1035
@@ -45,25 +49,39 @@ def checked_batch_job(text: str, where: str) -> str:
     return job
 
 
-def tasks_of(text: str, where: str) -> list[str]:
+def tasks_of(text: str, where: str, most: int | None = None) -> list[str]:
     """
     Tasks of an array written out, and what is between commas beside them; another text is itself.
+
+    `most`: UsageError for an array of more tasks, before they are written out.
 
     >>> tasks_of("100_[1-2,7],4711", "JOB"), tasks_of("4711[3].pbs01", "JOB")
     (['100_1', '100_2', '100_7', '4711'], ['4711[3].pbs01'])
     """
     import re
 
-    from iostats.base.node_list import expanded
+    from iostats.base.node_list import TooMany, expanded
 
     def written_out(found: re.Match[str]) -> str:
         try:
-            return ",".join(expanded(found[0]))
+            return ",".join(expanded(found[0], most))
+        except TooMany:
+            raise UsageError(f"{where}: expected up to {most} jobs, got more") from None
         except ValueError as error:
             raise UsageError(f"{where}: expected tasks as in 100_[1-3,7], got {str(error)[:40]!r}"
                              ) from None
     all_of_them = re.sub(r"\w+_\[[^\]]*\]", written_out, text, flags=re.ASCII)
     return [text] if all_of_them == text else all_of_them.split(",")
+
+
+def jobs_in(texts: Iterable[str], where: str, most: int) -> list[str]:
+    """The jobs that `texts` name, each once, as of tasks_of(); UsageError for more than `most`."""
+    found: dict[str, None] = {}
+    for text in texts:
+        found.update(dict.fromkeys(tasks_of(text, where, most)))
+        if len(found) > most:
+            raise UsageError(f"{where}: expected up to {most} jobs, got more")
+    return [checked_batch_job(job, where) for job in found]
 
 
 def checked_node_name(text: str, where: str = "--node") -> str:

@@ -15,6 +15,10 @@ _LONGEST_NAME = 253                # a host name with its domain, RFC 1035
 _MOST_CHARACTERS = 1 << 26         # of all names
 
 
+class TooMany(ValueError):
+    """A list stands for more names than are wanted."""
+
+
 def expanded(text: str, most: int | None = None) -> list[str]:
     """
     Up to `most` names in a list, in their order; ValueError, with the part that is off.
@@ -40,7 +44,7 @@ def expanded(text: str, most: int | None = None) -> list[str]:
             if length > _LONGEST_NAME or length * len(found) * len(numbers) > _MOST_CHARACTERS:
                 raise ValueError((found[0] + head + numbers[-1])[:_LONGEST_NAME])
             if len(found) * len(numbers) + len(names) > most:
-                raise ValueError(f"more than {most} nodes")
+                raise TooMany(f"more than {most} nodes")
             found = [name + head + number for name in found for number in numbers]
         names += found
     return names
@@ -68,7 +72,7 @@ def _numbers(ranges: str, most: int) -> list[str]:
                 and max(len(first), len(last)) <= _LONGEST_NAME and int(first) <= int(last)):
             raise ValueError(one or "[]")
         if int(last) - int(first) + len(found) >= most:
-            raise ValueError(f"more than {most} nodes")
+            raise TooMany(f"more than {most} nodes")
         if (int(last) - int(first)) * len(first) >= _MOST_CHARACTERS:
             raise ValueError(one)
         found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]

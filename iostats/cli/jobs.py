@@ -218,9 +218,9 @@ def _columns(options: argparse.Namespace, config: site.Config) -> list[FieldColu
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`, as a dict."""
     sort, descending = job_fields.sort_of("Start" if options.sort is None else options.sort)
+    most = job_index.MOST_JOBS
     jobs = [checked_batch_job(job, "--jobs") for job in _words(
-        [job for text in options.jobs for job in tasks_of(text, "--jobs")], "--jobs",
-        job_index.MOST_JOBS)]
+        [job for text in options.jobs for job in tasks_of(text, "--jobs", most)], "--jobs", most)]
     # No limit without -E: a node's clock may be ahead of ours.
     since, until = moments_of(options, now, None if jobs else "today")
     if options.all_users and options.users:

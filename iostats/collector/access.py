@@ -20,6 +20,7 @@ RFC 9110, section 7.2; RFC 4291, section 2.5.5.2 (IPv4-mapped IPv6 addresses).
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Union
 
 from iostats.base.errors import ConfigError
@@ -35,6 +36,8 @@ Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 EXPECTED = ("addresses and ranges, several with spaces between, such as 127.0.0.0/8 ::1 "
             "10.0.5.0/24")
 XML_TYPES, JSON_TYPES = ("text/xml", "application/xml"), ("application/json",)
+# RFC 3986: an address of IPv6 in brackets, or a name or another address; then a port.
+_HOST = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^:\[\]]*))(?::\d*)?")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
@@ -90,11 +93,16 @@ def why_refused(host: str, origin: str, fetch_site: str, names: Sequence[str]) -
 
 
 def host_name(host: str) -> str:
-    """The name in a header `Host: NAME:PORT`, in lower case, without the dot at its end."""
-    name = host.strip().lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.partition(":")[0].rstrip(".")
+    """
+    The name in a header `Host: NAME:PORT`, in lower case, without the dot at its end; a header of
+    another form as it is.
+
+    >>> host_name("MDS1.:8980"), host_name("[::1]:8980"), host_name("[::1].evil")
+    ('mds1', '::1', '[::1].evil')
+    """
+    text = host.strip().lower()
+    found = _HOST.fullmatch(text)
+    return found[1] or found[2].rstrip(".") if found else text
 
 
 def is_address(name: str) -> bool:

@@ -8,7 +8,7 @@ import json
 import time
 
 from iostats.base.errors import UsageError
-from iostats.base.job_id import checked_batch_job, tasks_of
+from iostats.base.job_id import jobs_in
 from iostats.base.units import moment_text
 from iostats.report import job_fields
 from iostats.report.listing import NUMBERS
@@ -65,11 +65,7 @@ def jobs(visit: Visit) -> PageAnswer:
 
 def question_of(q: PageQuery, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`; UsageError."""
-    texts = [job for text in _job_texts(q.text("job", longest=1 << 14))
-             for job in tasks_of(text, "job")]
-    wanted = [checked_batch_job(job, "job") for job in dict.fromkeys(texts)]
-    if len(wanted) > MOST_JOBS:
-        raise UsageError(f"job: expected up to {MOST_JOBS}, got {len(wanted)}")
+    wanted = jobs_in(_job_texts(q.text("job", longest=1 << 14)), "job", MOST_JOBS)
     since, until = q.moments(now, None if wanted else "today")
     sort, descending = job_fields.sort_of(q.text("sort", "-Start"), "sort")
     return {

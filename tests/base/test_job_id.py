@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base import job_id
+from iostats.base import job_id, node_list
 from iostats.base.errors import UsageError
 from iostats.base.job_id import (
     as_filename,
@@ -174,3 +174,22 @@ def test_a_file_name_is_plain_ascii_and_short(text):
 def test_the_limits_are_those_of_the_wire():
     """docs/wire.md says so."""
     assert (128, 253, 257) == (job_id.LONGEST_JOB_ID, job_id.LONGEST_NODE_NAME, job_id.STEP)
+
+
+def test_arrays_are_counted_before_they_are_written_out(monkeypatch):
+    """A page's question may have 1,000 of them, each of 299 tasks: it costs two."""
+    written, real = [], node_list.expanded
+
+    def expanded(text, most):
+        found = real(text, most)
+        written.extend(found)
+        return found
+    monkeypatch.setattr(node_list, "expanded", expanded)
+    arrays = [f"{number}_[1-299]" for number in range(1000, 2000)]
+    with pytest.raises(UsageError, match=r"^job: expected up to 300 jobs, got more$"):
+        job_id.jobs_in(arrays, "job", 300)
+    assert 2 * 299 == len(written)
+    with pytest.raises(UsageError, match=r"^job: expected up to 300 jobs, got more$"):
+        job_id.jobs_in(["100_[1-999999]"], "job", 300)
+    assert 2 * 299 == len(written)
+    assert ["4711", "100_1", "100_2"] == job_id.jobs_in(["4711", "100_[1-2]", "4711"], "job", 3)

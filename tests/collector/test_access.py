@@ -38,6 +38,9 @@ def test_a_range_that_is_none_or_has_bits_beyond_its_own_is_an_error(word):
     ("mds1.evil.example:8980", "", "", False), ("evil.example", "", "", False),
     ("localhost.evil.example", "", "", False), ("localhost@evil.example", "", "", False),
     ("127.0.0.1.evil.example", "", "", False),
+    ("[::1].evil", "", "", False), ("[::1].evil:8980", "", "", False), ("[::1]8980", "", "", False),
+    ("[localhost]", "", "", False), ("localhost:evil", "", "", False), ("[::1", "", "", False),
+    ("127.0.0.1:80:80", "", "", False), ("[[::1]]", "", "", False), ("[]", "", "", False),
     ("localhost", "http://localhost:8980", "", False), ("localhost", "null", "", False),
     ("localhost", "", "cross-site", False), ("localhost", "", "same-origin", False)])
 def test_a_page_in_a_browser_is_refused_and_a_program_is_not(host, origin, site, is_ours):
