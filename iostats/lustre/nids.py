@@ -8,6 +8,7 @@ number 0 is not printed, and may be written.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _LNET = re.compile(r"([a-z](?:[a-z0-9]*[a-z])?)([0-9]{0,5})")      # its number has 16 bits
 
@@ -17,6 +18,7 @@ _TYPES = frozenset((
     "cib", "elan", "gm", "iib", "mx", "openib", "ptl", "ra", "vib"))            # up to 2.7
 
 
+@lru_cache(maxsize=1024)
 def lnet(text: str) -> str | None:
     """
     The network that `text` is the name of, as Lustre prints it; None for what is none.

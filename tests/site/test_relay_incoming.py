@@ -4,11 +4,15 @@ What is left of a relay's message: listed file systems and clients, unchanged, a
 
 import random
 
+import pytest
 from client_messages import ClientAgent, client_block, client_message
 from harvest_inside import BEGAN, HarvestInside
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iostats.base.errors import WireError
+from iostats.server.rpc_server import RelayCaller
+from iostats.site.relay import incoming
 from iostats.site.relay.incoming import permitted
 from iostats.wire.messages.clients_decoder import decoded_client_block, decoded_clients
 from iostats.wire.messages.sweep_decoder import PackedSweep
@@ -72,6 +76,26 @@ def test_an_epoch_says_which_clients_it_is_of():
               epoch("0123456789abcdef", ALKINDI._replace(lnets=frozenset({"tcp"})))}
     assert len(others) == 4
     assert first == epoch("0123456789abcdef", ALKINDI._replace(file_systems=frozenset({"gdata"})))
+
+
+def test_a_message_of_too_many_clients_is_refused_whole(tmp_path, monkeypatch):
+    """The server's loop waits for it.  Relays' own messages have 1 MiB."""
+    monkeypatch.setattr(incoming, "_MOST_NIDS", 3)
+    desk = HarvestInside(tmp_path / "site.sqlite", site_relay_secrets=tmp_path)
+    desk.config.free["relay_from"] = {"alkindi": "gdata; o2ib2"}
+    desk.config.origin["relay_from.alkindi"] = "a test"
+    hears = incoming.RelaysFrom(desk.config, lambda: desk.now)
+
+    def answer(*counts):
+        blocks = [client_block([f"10.9.{block}.{n}@o2ib2" for n in range(count)],
+                               [[23] * count] * 5, file_system="gdata", ended=block == len(counts))
+                  for block, count in enumerate(counts, 1)]
+        return hears.answer(desk.harvest, PackedSweep(2, client_message(
+            *blocks, node="oss1@alkindi")), RelayCaller("alkindi", None))
+    with pytest.raises(WireError, match="expected at most 3 clients in a message, got 4"):
+        answer(2, 2)
+    assert {} == desk.harvest.agents
+    assert answer(2, 1)["taken"]
 
 
 # -- in time ---------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ pause, and the name that was known stays.
 from __future__ import annotations
 
 import heapq
-import ipaddress
 import logging
 import os
 import re
@@ -209,9 +208,9 @@ def _content(path: str, version: tuple[int, ...] | None
 def _address_of(nid: str) -> str:
     """The IP address in a NID; "" where there is none."""
     address = nid.partition("@")[0]
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
+    try:                                    # not ipaddress, which takes ten times as long
+        socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    except (OSError, ValueError):
         return ""
     return address
 

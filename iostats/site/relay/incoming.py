@@ -35,6 +35,7 @@ log = logging.getLogger("iostats")
 
 _LOCAL_FOR_S = 86400.0          # a file system is ours so long after our storage servers told of it
 _MOST_SERVERS = 2000            # storage servers of one relay
+_MOST_NIDS = 100_000            # of a message, which the loop waits for; in 1 MiB are up to 70,000
 _SAY_AGAIN_S = 3600.0
 _NAMED = 3                      # clients, file systems in a line of the log
 
@@ -77,6 +78,11 @@ class RelaysFrom:
             self.say(source.name, f"has more than {_MOST_SERVERS} storage servers; the others are "
                                   f"refused")
             raise WireError(protocol.REFUSED, f"expected at most {_MOST_SERVERS} storage servers")
+        nids = sum(len(block.head.nids) for block, _ in taken.blocks)
+        if nids > _MOST_NIDS:
+            self.say(source.name, f"a message is refused: it has more than {_MOST_NIDS} clients")
+            raise WireError(protocol.REFUSED, f"expected at most {_MOST_NIDS} clients in a "
+                                              f"message, got {nids}")
         taken, left_out = permitted(taken, source, self._ours(harvest))
         if _needs_all(taken, harvest):
             return {"taken": False, "want": "full", "why": "[relay_from] has changed here"}
