@@ -84,7 +84,7 @@ def _tree(directory, entries, changed):
     each = entries // _TARGETS
     for target in range(_TARGETS):
         place = f"{directory}/proc/fs/lustre/obdfilter/scratch-OST{target:04x}"
-        os.makedirs(place)
+        os.makedirs(f"{place}/exports")         # without clients
         with open(f"{place}/job_cleanup_interval", "w", encoding="ascii") as file:
             file.write("600\n")
         with open(f"{place}/job_stats", "wb") as file:
@@ -159,7 +159,7 @@ def serve(port):
     async def work():
         server = RpcServer(protocol.SITE, [Secret(protocol.SITE, _SECRET.encode())],
                         site.load(os.devnull, environ={}))
-        for method in ("packed_sweep", "packed_clients"):
+        for method in ("packed_sweep", "packed_clients", "packed_events"):
             server.methods[method] = Method(lambda params, who: {"taken": True, "why": ""},
                                             msgspec.Raw)
         await server.listen_on("127.0.0.1", [int(port)])

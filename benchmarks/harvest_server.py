@@ -73,13 +73,17 @@ def _numbers(number, one):
     return tuple(found)
 
 
-def _bodies(targets, jobs, number, share):
-    """(message, node) of one sweep, one after the other, as agents pack them."""
+def _bodies(targets, jobs, number, share, targets_each=None):
+    """
+    (message, node) of one sweep, one after the other, as agents pack them.
+
+    `targets_each`: of each storage server (oss00000, oss00001, ...); None: what one message holds.
+    """
     from iostats.lustre.job_stats_rows import Row
     from iostats.wire.messages.sweep_encoder import BlockEncoder, SweepMessages
     slot, form = _BASE_NS // 10**9 + number * _EVERY_S, _form()
     some = [one for one in range(jobs) if share == 1 or one % round(1 / share) == number]
-    each = max(1, min(_OF_AGENT, _PART // max(1, jobs)))       # targets of an agent
+    each = targets_each or max(1, min(_OF_AGENT, _PART // max(1, jobs)))
     for first in range(0, targets, each):
         node, made = f"oss{first // each:05d}", []
         parts = SweepMessages(made.append, lambda node=node: {

@@ -19,7 +19,10 @@ import harvest_server
 from measure import HERE, BenchmarkError, Table, environment
 
 _BASE_S, _EVERY_S = 1_795_225_200, 20
-_SERVERS = (("oss1", "OST"), ("oss2", "OST"), ("mds1", "MDT"))
+# The first one has the targets of the job_stats (harvest_server.py) as well, since a storage server
+# that reports no clients makes every answer a lower bound; its agent restarts for the sweep 0.
+_SERVERS = (("oss00000", "OST"), ("oss2", "OST"), ("mds1", "MDT"))
+_TARGETS = 4                    # with job_stats
 _SHARE = 10                     # one client in ten has news in a sweep; all in the last one
 _LAST = 1                       # of the sweeps; job_stats are in the last two
 _ROWS = 10_000                  # as many as an answer to `load` has
@@ -57,16 +60,19 @@ def _messages(nids, number, totals, full):
     slot = _BASE_S + number * _EVERY_S
     for node, kind in _SERVERS:
         made = []
-        some = nids if full or number == _LAST else nids[number % _SHARE::_SHARE]
-        mine = totals[node]
-        for nid in some:
+        busy = nids if full or number == _LAST else nids[number % _SHARE::_SHARE]
+        mine, restarted = totals[node], number >= 0 and node == _SERVERS[0][0]
+        chain = (node, "1" * 16) if restarted else (f"{node} clients", "2" * 16)
+        head = {"node": node, "boot_id": "b" * 32, "run": chain[1], "slot": slot,
+                "every": _EVERY_S, "full": full or (restarted and number == 0)}
+        some = nids if head["full"] else busy
+        for nid in busy:
             row = mine[nid]
             for place, amount in enumerate((41_003, 53_007, 23, 37, 43) if kind == "OST" else
                                            (0, 0, 0, 0, 61)):
                 row[place] += amount
-        parts = SweepMessages(made.append, lambda node=node: {
-            "node": node, "boot_id": "b" * 32, "run": "2" * 16, "seq": harvest_server._next_seq(
-                f"{node} clients"), "full": full, "slot": slot, "every": _EVERY_S}, 1 << 20, MAGIC)
+        parts = SweepMessages(made.append, lambda head=head, name=chain[0]: {
+            **head, "seq": harvest_server._next_seq(name)}, 1 << 20, MAGIC)
         columns = [[mine[nid][place] for nid in some] for place in range(5)]
         for block, is_last in packed_clients(block_head(
                 "scratch", kind, "e" * 16, slot + 0.25, slot + 0.5, len(nids),
@@ -117,11 +123,12 @@ def main(arguments=None):
                 raise SystemExit(answer.decode())
         for number in range(1 - options.sweeps, _LAST + 1):
             clock[0] = float(_BASE_S + number * _EVERY_S)
+            if number >= 0:
+                for message, node in harvest_server._bodies(
+                        _TARGETS, options.nodes, number, 1, _TARGETS):
+                    taken(b"packed_sweep", message, node)
             for message, node in _messages(nids, number, totals, number == 1 - options.sweeps):
                 taken(b"packed_clients", message, node)
-            if number >= 0:
-                for message, node in harvest_server._bodies(4, options.nodes, number, 1):
-                    taken(b"packed_sweep", message, node)
             harvest.end_sweep()
         since = float(_BASE_S + (1 - options.sweeps) * _EVERY_S)
         asked, by = LoadAnswers(), NodeAnswers()
@@ -137,6 +144,9 @@ def main(arguments=None):
             after=min(MOST_ROWS, options.nodes)), None), "nodes")
         found["nodes, one of them"] = _cost(NodeAnswers().answer(harvest.clients, NodesParams(
             since, nodes=[nids[23]]), None), "nodes")
+        for name, most in (("by job", _ROWS), ("by node", _ROWS), ("nodes", MOST_ROWS)):
+            if found[name]["rows"] != min(most, options.nodes):
+                raise SystemExit(f"{name}: {found[name]['rows']} rows of {options.nodes}")
         _check(by, harvest, options.sweeps, NodesParams(since, nodes=[nids[23]]))
         store.close()
     print(json.dumps(found))
