@@ -54,7 +54,7 @@ class JobServer(RpcServer):
         self.journal: Optional[Journal] = None
         self._has_news = False                         # what is in no journal yet
         self.methods.update(report=Method(self._report, NodeReport,
-                                          ReportDecoder(totals.shapes).decode),
+                                          ReportDecoder(totals.shapes).decode, keys_once=True),
                             totals=Method(self._totals, messages_totals.TotalsParams,
                                           keys_once=True),
                             status=Method(self._status, None))

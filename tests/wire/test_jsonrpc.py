@@ -228,7 +228,9 @@ def test_of_a_key_that_stands_twice_the_last_counts():
     '{"minuend": 42, "subtrahend": 23, "minuen\\u0064": 43}',
     '{"minuend": 42, "subtrahend": 23, "more": {"minuend": 1, "a": [{"b": 1, "b": 1}]}}',
     '{"minuend": 42, "subtrahend": 23, "more": "\\":", "minuend": 42}',
-    '{"a": ' + "9" * 5000 + ', "minuend": 42, "subtrahend": 23, "minuend" : 43}'])
+    '{"a": ' + "9" * 5000 + ', "minuend": 42, "subtrahend": 23, "minuend" : 43}',
+    '{"a":' + "9" * 5000 + ',"minuend":42,"subtrahend":23,"minuend":43}',
+    '{"minuend": 42, "subtrahend": 23}, "params": {"minuend": 60, "subtrahend": 23}'])
 def test_where_it_matters_a_key_that_stands_twice_is_refused(params):
     """In one line, with its name; what can be read in one way alone is taken."""
     methods = {"subtract": METHODS["subtract"]._replace(keys_once=True)}
@@ -239,7 +241,7 @@ def test_where_it_matters_a_key_that_stands_twice_is_refused(params):
     error = asked(params)["error"]
     assert -32602 == error["code"]
     assert error["message"] in {f"Invalid params: expected each key once in an object, got "
-                                f"'{name}' twice" for name in ("minuend", "b")}
+                                f"'{name}' twice" for name in ("minuend", "b", "params")}
     for more in ('"more": "\\":"', '"more": {"minuend" : 1}', '"more": "a : b"', '"minuen": 43'):
         assert 19 == asked('{"minuend": 42, "subtrahend": 23, %s}' % more)["result"]
 

@@ -6,6 +6,8 @@ that decodes each for itself.
 import copy
 import json
 
+import hypothesis
+import hypothesis.strategies as st
 import msgspec
 import pytest
 
@@ -157,3 +159,97 @@ def test_nodes_of_two_shapes_in_turn(desk):
         deltas = with_more(number)[:2 + number // 5 % 2]
         desk.say(f"late{number}", deltas)
     assert 2 * NODES == desk.records()["coverage"]["reported"]
+
+
+REPORT = {"protocol": 1, "job": "4711", "node": "late", "seq": "one", "ended": ENDED,
+          "elapsed_s": 7.5, "user": "alice", "mounts": {"scratch": ["/scratch"], "home": ["/home"]},
+          "dirty_bytes": {"scratch": 41}, "events": [], "phases": [], "deltas": with_more(53),
+          "series": {"scratch": {"began": 23.5, "every_s": 10, "read_bytes": [23],
+                                 "write_bytes": [37], "operations": [41]}}}
+
+
+def as_json(value, path, chosen, extra):
+    """JSON of `value`, in which the object at `chosen` begins with the pair `extra`."""
+    if isinstance(value, dict):
+        pairs = [f"{json.dumps(name)}:{as_json(one, (*path, name), chosen, extra)}"
+                 for name, one in value.items()]
+        return "{" + ",".join([extra] * (path == chosen) + pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(as_json(one, (*path, place), chosen, extra)
+                              for place, one in enumerate(value)) + "]"
+    return json.dumps(value)
+
+
+def keys_of(value, path=()):
+    """(path of an object, one of its keys, what that has), of all objects below `value`."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield path, name, one
+            yield from keys_of(one, (*path, name))
+    elif isinstance(value, list):
+        for place, one in enumerate(value):
+            yield from keys_of(one, (*path, place))
+
+
+def without(value, path, names):
+    """A copy of `value`, in which the object at `path` lacks `names`."""
+    found = copy.deepcopy(value)
+    one = found
+    for step in path:
+        one = one[step]
+    for name in names:
+        one.pop(name)
+    return found
+
+
+KEYS = list(keys_of(REPORT))
+OPTIONAL = {"user", "mounts", "dirty_bytes", "events", "phases", "series", "target", "proved"}
+
+
+@pytest.fixture(scope="module")
+def used_desk():
+    """A desk that has had reports with these keys and of this shape."""
+    found = Desk()
+    for number in range(4):
+        fields = {name: value for name, value in REPORT.items() if name not in (
+            "protocol", "job", "node", "seq", "ended", "elapsed_s", "deltas")}
+        assert "result" in found.say(f"nid{number}", with_more(number), **fields)
+    return found
+
+
+@hypothesis.given(twice=st.sampled_from(KEYS), is_same=st.booleans(), is_spaced=st.booleans(),
+                  is_escaped=st.booleans(), lacking=st.sets(st.sampled_from(sorted(OPTIONAL))),
+                  with_unknown=st.booleans(), warm=st.integers(0, 3))
+@hypothesis.settings(max_examples=150, deadline=None, suppress_health_check=list(
+    hypothesis.HealthCheck))
+def test_a_key_that_stands_twice_is_refused_wherever_it_stands(
+        used_desk, twice, is_same, is_spaced, is_escaped, lacking, with_unknown, warm):
+    """Also where another key is missing, so that there are as many of them as in other reports."""
+    path, name, value = twice
+    lacking = [one for one in lacking if any(key[:2] == (path, one) for key in KEYS)
+               and one not in (name, *path)]
+    for number in range(warm):
+        used_desk.say(f"warm{number}", with_more(59), **{
+            name: value for name, value in REPORT.items() if name in OPTIONAL})
+    report = without(REPORT, path, lacking)
+    if with_unknown:
+        report["of_a_later_release"] = "a:b"
+    first = value if is_same else {dict: {}, list: [], str: "other"}.get(type(value), 23)
+    key = json.dumps(name)
+    if is_escaped:
+        key = f'"\\u{ord(name[0]):04x}{key[2:]}'
+    extra = f"{key}{' ' * is_spaced}:{json.dumps(first)}"
+    text = ('{"jsonrpc":"2.0","method":"report","id":1,"params":'
+            + as_json(report, (), path, extra) + "}")
+    error = used_desk.send("late", text)["error"]
+    assert {"code": -32602, "message": (
+        f"Invalid params: expected each key once in an object, got '{name}' twice")} == error
+
+
+def test_params_that_stand_twice_in_a_message_are_refused(used_desk):
+    """The second ones would be counted, and the first ones be read by another decoder."""
+    body = json.dumps({"jsonrpc": "2.0", "method": "report", "id": 1, "params": REPORT})
+    text = body[:-1] + ', "params": {"protocol": 1}}'
+    for one in (text, '{"params": {}, ' + body[1:]):
+        assert ("Invalid params: expected each key once in an object, got 'params' twice"
+                == used_desk.send("late", one)["error"]["message"])
