@@ -103,7 +103,7 @@ fuzz: setup
 
 # One list for all of Python 3.9 and newer.
 LOCK := uv pip compile --universal --python-version 3.9 --generate-hashes --upgrade -q
-LOCK += --extra server --extra influxdb --extra ldms --extra mpi --extra prometheus --extra sim --extra charts --extra web --extra test
+LOCK += --extra bench --extra server --extra influxdb --extra ldms --extra mpi --extra prometheus --extra sim --extra charts --extra web --extra test
 LOCK += --custom-compile-command "make lock"
 lock: setup
 	tools/quietly $(BIN)/pip install uv

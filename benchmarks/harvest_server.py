@@ -29,7 +29,7 @@ _LARGE = 1_048_583              # so that sums of bytes need more than 32 bits
 
 def run(quick):
     """The Tables of this figure."""
-    sizes = ((20, 1000), (20, 4000), (1000, 4)) if quick else (
+    sizes = ((4, 300), (4, 1000), (100, 4)) if quick else (
         (200, 1000), (200, 10_000), (20, 10_000), (20, 100_000), (1000, 100), (10_000, 10),
         (100_000, 3))
     rows = []

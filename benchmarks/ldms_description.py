@@ -37,7 +37,7 @@ def run(quick):
             rows.append([f"{count:,}", how, f"{min(found['yaml']):.3f} s",
                          f"{min(found['read']):.3f} s",
                          f"{median_ratio(found['read'], found['yaml']):.1f}"
-                         if how == "an entry each" else "",
+                         if how == "an entry each" else "-",
                          f"{min(found['read']) / count * 1e6:.0f} us",
                          f"{min(found['convert']):.3f} s", f"{found['peak_mib']:.0f} MiB",
                          _of_ldms(count, how, quick)])

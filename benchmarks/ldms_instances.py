@@ -20,7 +20,6 @@ import time
 
 from measure import REPOSITORY, BenchmarkError, Table, cpu_s, environment, free_port
 
-_LEASE_S = 5
 _DESCRIPTION = """\
 daemons:
 - {{names: node-1, hosts: 127.0.0.1, endpoints: [{{names: node-1, ports: {0}}}]}}
@@ -46,8 +45,8 @@ def run(quick):
             ports = [free_port(), free_port()]
             for name, port in zip(("node-1", "agg-1"), ports):
                 processes.append(_process("simldms", "-x", f"sock:{port}", "-n", name))
-            return _measured(cluster, directory, ports, processes, 1 if quick else 5,
-                             5 if quick else 30)
+            return _measured(cluster, directory, ports, processes,
+                             *((3, 1, 2) if quick else (5, 5, 30)))
     finally:
         for process in processes:
             process.kill()
@@ -55,7 +54,7 @@ def run(quick):
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _measured(cluster, directory, ports, processes, rounds, idle_s):
+def _measured(cluster, directory, ports, processes, lease_s, rounds, idle_s):
     from iostats.etcd.client import Changes, Etcd, Stop
     path = os.path.join(directory, "cluster.yaml")
     with open(path, "w", encoding="utf-8") as file:
@@ -63,7 +62,7 @@ def _measured(cluster, directory, ports, processes, rounds, idle_s):
     config = os.path.join(directory, "site.cfg")
     with open(config, "w", encoding="utf-8") as file:
         file.write(f"[etcd]\nendpoints = {cluster.endpoints[0]}\nprefix = orion\n"
-                   f"[ldms]\nlease = {_LEASE_S}\n")
+                   f"[ldms]\nlease = {lease_s}\n")
     loading = _process("iostats", "ldms", "load", path, "--config", config)
     if loading.wait():
         raise BenchmarkError("iostats ldms load: exit status " + str(loading.returncode))
@@ -88,7 +87,7 @@ def _measured(cluster, directory, ports, processes, rounds, idle_s):
             idle = _idle_ms_a_minute(instances, idle_s)
             for _ in range(rounds):
                 for how, number in (("kill", signal.SIGKILL), ("stop", signal.SIGTERM)):
-                    time.sleep(random.uniform(0, _LEASE_S / 5))
+                    time.sleep(random.uniform(0, lease_s / 5))
                     began = time.monotonic()
                     one = instances.pop(0)
                     one.send_signal(number)
@@ -96,7 +95,7 @@ def _measured(cluster, directory, ports, processes, rounds, idle_s):
                            and len(_owners(etcd)) == 2, 0.005)
                     took[how].append(time.monotonic() - began)
                     one.wait()
-                    took[f"bare {how}"].append(_bare(etcd, news, how))
+                    took[f"bare {how}"].append(_bare(etcd, news, how, lease_s))
                     begin()
                     _until_shared(etcd, instances)
         finally:
@@ -106,7 +105,7 @@ def _measured(cluster, directory, ports, processes, rounds, idle_s):
         statistics.median(took[how]), max(took[how]), statistics.median(took[f"bare {how}"]),
         statistics.median(took[how]) / statistics.median(took[f"bare {how}"])))]
         for what, how in (("killed (kill -9)", "kill"), ("stopped (SIGTERM)", "stop"))]
-    return [Table(f"Seconds until another instance has its groups; a lease of {_LEASE_S} s",
+    return [Table(f"Seconds until another instance has its groups; a lease of {lease_s} s",
                   ["instance", "iostats", "longest", "a bare lease", "ratio"], rows,
                   [f"median of {rounds} times"]),
             Table("An instance, two daemons, and nothing to do", ["what", "value"],
@@ -114,12 +113,12 @@ def _measured(cluster, directory, ports, processes, rounds, idle_s):
                   [f"mean of two processes over {idle_s} s"])]
 
 
-def _bare(etcd, news, how):
+def _bare(etcd, news, how, lease_s):
     """Seconds from the end of one who holds a lease until another sees that its key is gone."""
     from iostats.ldms.instances.lease import RENEWALS
-    lease = etcd.grant(_LEASE_S)
+    lease = etcd.grant(lease_s)
     etcd.put(etcd.key("bare", "a"), b"23", lease)
-    ends = time.monotonic() + random.uniform(0, _LEASE_S / RENEWALS)
+    ends = time.monotonic() + random.uniform(0, lease_s / RENEWALS)
     etcd.keep_alive(lease)
     time.sleep(max(0.0, ends - time.monotonic()))
     began = time.monotonic()

@@ -8,6 +8,7 @@ is printed is the median over the rounds.
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import statistics
@@ -76,10 +77,12 @@ def median_ratio(ours, peers):
 
 
 def free_port():
-    """A port of the loopback that nobody uses now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A free port of the loopback, of those that the kernel gives to no connection."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -15,6 +15,7 @@ import platform
 import signal
 import sys
 import time
+import traceback
 
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets", "job_list",
            "job_stats", "agent", "exports", "harvest_server", "site_clients", "nodes", "scale",
@@ -27,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main(arguments=None):
-    """Run the figures; the exit status: 0, or 1 when a run did not do its work."""
+    """Run the figures; the exit status: 0, or 1 where one of them failed."""
     parser = argparse.ArgumentParser(
         prog="run.py", description="Measure iostats against a bare minimum or a peer.")
     parser.add_argument("figures", nargs="*", metavar="FIGURE",
@@ -42,24 +43,35 @@ def main(arguments=None):
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.path.insert(0, os.path.dirname(HERE))           # runs without an installation, too
-    from measure import BenchmarkError
-    texts = [_machine()]
+    texts, failed = [_machine()], False
     print(texts[0])
     for name in options.figures or FIGURES:
         try:
-            tables = importlib.import_module(name).run(options.quick)
-        except BenchmarkError as error:
-            print(f"run.py: {name}: {error}", file=sys.stderr)
-            return 1
-        for table in tables:
-            texts.append(as_text(table))
-            print("\n" + texts[-1], flush=True)
+            for table in importlib.import_module(name).run(options.quick):
+                texts.append(as_text(table))
+                print("\n" + texts[-1], flush=True)
+        except Exception as error:                      # the others are measured all the same
+            failed = True
+            print(f"run.py: {name} failed: {_reason(error)}", file=sys.stderr, flush=True)
+    if failed:
+        return 1
     if not options.figures and not options.quick:
         with open(os.path.join(HERE, "results.txt"), "w", encoding="utf-8") as file:
             file.write("\n\n".join(texts) + "\n")
         import curves
         return curves.main([])
     return 0
+
+
+def _reason(error):
+    """An exception in one line; of one that no figure raises itself, with its kind and place."""
+    from measure import BenchmarkError
+    text = " ".join(str(error).split())
+    if isinstance(error, BenchmarkError):
+        return text
+    place = [frame for frame in traceback.extract_tb(error.__traceback__)
+             if frame.filename.startswith(HERE)][-1]
+    return f"{type(error).__name__} at {place.filename}:{place.lineno}: {text}"
 
 
 def _machine():

@@ -42,7 +42,7 @@ _KINDS = ("evicted", "connection_lost", "connection_restored", "timeouts", "othe
 
 def run(quick):
     """The Tables of this figure."""
-    sizes = (20_000,) if quick else (100_000, 1_000_000)
+    sizes = (5_000,) if quick else (100_000, 1_000_000)
     ours, peers = {}, {}
     for size in sizes:
         ours[size], peers[size] = child("iostats", size), child("sqlite", size)
@@ -263,7 +263,7 @@ def _peak_mib():
 # -- a server of its own, and reports ------------------------------------------------------------
 
 def _reports(quick):
-    rounds, turn_s = (2, 2.0) if quick else (12, 5.0)
+    rounds, turn_s = (1, 1.0) if quick else (12, 5.0)
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         config, port = os.path.join(directory, "site.cfg"), free_port()
         with open(config, "w", encoding="utf-8") as file:

@@ -28,12 +28,13 @@ _EVERY_S = 60
 
 def run(quick):
     """The Tables of this figure."""
-    sizes = child("sizes", 60 if quick else 600)
+    jobs, played_days = (10, 40) if quick else (600, 400)
+    sizes = child("sizes", jobs, played_days)
     days = sizes["days"]
     rows = [(what, f"{one['full']:,.0f}", f"{one['thinned']:,.0f}")
             for what, one in sizes["of"].items()]
     jobs, targets = _JOBS_A_YEAR * sizes["job"], _TARGETS * sizes["target"]
-    sweeps = 10 if quick else 60
+    sweeps = 3 if quick else 60
     cpu = {name: child("sweeps", sweeps, days) for name, days in (("without", "0"),
                                                                   ("with", "30 365"))}
     off, on = cpu["without"], cpu["with"]
@@ -45,7 +46,7 @@ def run(quick):
                           f"{sizes['mean']['thinned']:,.0f}")],
               [f"A year of {_JOBS_A_YEAR:,} jobs, and of {_TARGETS} targets with who loaded "
                f"them: {(jobs + targets) / 1e9:.1f} GB ({targets / 1e9:.1f} GB of the targets), by "
-               f"stores played for 400 days, hour by hour."]),
+               f"stores played for {played_days} days, hour by hour."]),
         Table("Time lines: CPU at the site's server, 10,000 entries (100 jobs x 100 targets), all "
               "changed", ("", "a sweep, CPU ms", "to what is without"), [
                   ("without lines", f"{off['sweep_ms']:.1f}", "1"),
@@ -105,7 +106,7 @@ def _readings(chance, seconds, targets):
     return found
 
 
-def _sizes(count):
+def _sizes(count, days):
     from iostats.base.config import Config
     from iostats.site.lines.folding import (
         MOST_BINS,
@@ -144,8 +145,8 @@ def _sizes(count):
                   for _, _, body in rows[:max(1, int(100 * _KINDS[what][0]))]]
         jobs, targets = 10 * count, 2
         return {"of": of, "mean": mean, "days": Config()["site.series_days"],
-                "job": _played(f"{directory}/jobs", jobs, 0, bodies, ()) / jobs,
-                "target": _played(f"{directory}/targets", 0, targets, (),
+                "job": _played(f"{directory}/jobs", days, jobs, 0, bodies, ()) / jobs,
+                "target": _played(f"{directory}/targets", days, 0, targets, (),
                                   _hours_of_a_day(chance)) / targets}
 
 
@@ -179,21 +180,21 @@ def _hours_of_a_day(chance):
     return rows
 
 
-def _played(path, jobs_a_year, targets, bodies, hours):
+def _played(path, days, jobs_a_year, targets, bodies, hours):
     """
-    Bytes of a store's file after 400 days, in each hour of which rows are made, thinned and removed
-    as a server does it.
+    Bytes of a store's file after so many days, in each hour of which rows are made, thinned and
+    removed as a server does it.
     """
     from iostats.base.config import Config
     from iostats.site.lines.line_store import LineStore
     from iostats.site.lines.thinning import thin
     from iostats.site.store import Store
-    store, days, made = Store(path), Config()["site.series_days"], 0
+    store, series_days, made = Store(path), Config()["site.series_days"], 0
     began, empty, chance = _BEGAN // 86400 * 86400.0, _pages(store), random.Random(37)
     lines, now = LineStore(store), began
     lines.now = lambda: now
     store.rows("PRAGMA synchronous = OFF")              # no power fails here
-    for hour in range(400 * 24):
+    for hour in range(days * 24):
         now = began + 3600 * hour
         until = jobs_a_year * (hour + 1) // (365 * 24)
         lines.keep_jobs(hour + 1, [(str(number), "scratch", chance.choice(bodies))
@@ -201,7 +202,7 @@ def _played(path, jobs_a_year, targets, bodies, hours):
         made = until
         lines.end_fold(hour + 1, [("scratch", f"OST{number:04x}", now, now + 3600, hours[hour % 24])
                                   for number in range(targets)])
-        for _ in thin(lines, days):
+        for _ in thin(lines, series_days):
             pass
     found = _pages(store) - empty
     store.close()
@@ -281,7 +282,7 @@ def main(arguments=None):
     parser.add_argument("days", nargs="?", default="")
     options = parser.parse_args(arguments)
     sys.path.insert(0, os.path.dirname(HERE))
-    print(json.dumps(_sizes(options.count) if options.what == "sizes" else
+    print(json.dumps(_sizes(options.count, int(options.days)) if options.what == "sizes" else
                      _sweeps(options.count, options.days)))
 
 

@@ -32,7 +32,7 @@ assert history_of(ask_site(found, "job_history", {"job": "4711"})).targets
 def run(quick):
     """[Table]: seconds of the command, against the same questions alone."""
     from site_desk import SiteDesk, a_report
-    sweeps = 200 if quick else 2880
+    sweeps = 120 if quick else 2880
     with tempfile.TemporaryDirectory() as directory, SiteDesk(pathlib.Path(directory)) as desk:
         began, ended = _swept(desk.store, sweeps)
         desk.configure(site_deadline="0.3")
@@ -50,7 +50,7 @@ def run(quick):
         if "OST0007 of scratch was busy" not in out.stdout:
             raise BenchmarkError(f"iostats why: {out.stderr or out.stdout}")
         found = {name: [] for name in commands}
-        for _ in range(3 if quick else 15):
+        for _ in range(1 if quick else 15):
             for name, command in commands.items():
                 found[name].append(_seconds(command))
     best = min(found["why"])
@@ -58,7 +58,7 @@ def run(quick):
         "sweeps", "python -c pass", "asked alone", "iostats why", "to asked", f"{_AIM_S:.0f} s"],
         [[f"{sweeps:,}", *(f"{min(found[name]) * 1e3:.0f} ms" for name in commands),
           f"{median_ratio(found['why'], found['asked']):.2f}",
-          "" if best <= _AIM_S else "missed"]],
+          "met" if best <= _AIM_S else "missed"]],
         [f"A job on {_TARGETS} OSTs, beside {_OTHERS} others on each.  The best of the rounds; the "
          f"ratio is a median."])]
 

@@ -155,7 +155,7 @@ def test_the_demo_brings_no_batch_system_and_no_database(tmp_path, what):
     assert (what == "tests") == ("slurmctld" in packages) == ("mariadb-server" in packages)
     assert pypi.endswith(" -e .[" + {
         "demo": "server,sim", "demo-ldms": "server,ldms",
-        "tests": "server,sim,charts,influxdb,ldms,mpi,prometheus,test,web"}[what] + "]")
+        "tests": "server,bench,sim,charts,influxdb,ldms,mpi,prometheus,test,web"}[what] + "]")
 
 
 # -- images ----------------------------------------------------------------------------------------
