@@ -92,7 +92,7 @@ def load_chart(record: Record, name: str, label: str,
     panel = latency_panel(line.all, "Mean time of a request, all jobs")
     if panel is not None:
         if chart is None:
-            axis = TimeAxis(line.all.began - began, line.all.every_s, length_of(line.all))
+            axis = _time_axis(record, line.all.began - began, line.all.every_s, length_of(line.all))
             return Chart("Time of requests", "Mean of all jobs' requests.", axis, [panel],
                          _marks(record, axis), label)
         chart = chart._replace(panels=[*chart.panels, panel])
@@ -123,11 +123,18 @@ def _of_time(title: str, of: str, about: str, record: Record, began: float, ever
         panels.append(Panel(name, unit, curves, is_low(metric)))
     if not panels or not count or every_s <= 0:
         return None
-    axis = TimeAxis(began, every_s, count)
+    axis = _time_axis(record, began, every_s, count)
     marks = _marks(record, axis)
     if marks:
         about += f" {len(marks)} {'event is' if len(marks) == 1 else 'events are'} marked."
     return Chart(title, about, axis, panels, marks, of)
+
+
+def _time_axis(record: Record, began: float, every_s: float, count: int) -> TimeAxis:
+    """A TimeAxis that has all of the job's time, with clock times where its start is known."""
+    job = record.job
+    return TimeAxis(began, every_s, count, job.started, 0.0, None if None in (
+        job.started, job.ended) else job.ended - job.started)
 
 
 def _per_second(amounts: Sequence[float | None], every_s: float) -> list[float | None]:

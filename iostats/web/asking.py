@@ -89,6 +89,11 @@ class Site:
             found = self._rights[asker] = (time.monotonic(), answer)
         return found[1]
 
+    def known_rights(self, asker: Asker) -> dict[str, Any] | None:
+        """What `rights` last answered, for a page that needs no site's server; None for nothing."""
+        found = self._rights.get(asker)
+        return found[1] if found else None
+
     def _called(self, method: str, params: dict[str, Any]) -> Any:
         now, signs = time.monotonic(), self._signs
         if self._servers is None:

@@ -29,29 +29,42 @@ if TYPE_CHECKING:
 _DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(iostats.__file__))),
                           "docs")
 ADVICE = "docs/advice.md"           # how [advice] link ends where it is a document of ours
-_FOR_USERS = ("reports", "advice", "why", "counters", "events", "commands", "usage")
+_GROUPS = (
+    ("For users", ("usage", "reports", "advice", "why", "counters", "jobs", "events", "commands")),
+    ("For administrators", ("install", "batch", "harvest", "clients", "web", "sinks", "time_lines",
+                            "ldms", "reliability", "security")))
+_OTHERS = "For developers"
 
 
 @lru_cache(maxsize=1)
-def names() -> tuple[str, ...]:
-    """Of the documents there are, without .md; what users want to read first."""
+def names() -> frozenset[str]:
+    """The documents, without .md."""
     try:
-        found = {name[:-3] for name in os.listdir(_DIRECTORY) if name.endswith(".md")}
+        return frozenset(name[:-3] for name in os.listdir(_DIRECTORY) if name.endswith(".md"))
     except OSError:
-        return ()
-    first = [name for name in _FOR_USERS if name in found]
-    return (*first, *sorted(found.difference(first)))
+        return frozenset()
+
+
+def _groups() -> Iterator[tuple[str, list[str]]]:
+    """(heading, names) of each group of documents, in the order in which they are listed."""
+    left = set(names())
+    for heading, wanted in _GROUPS:
+        yield heading, [name for name in wanted if name in left]
+        left.difference_update(wanted)
+    yield _OTHERS, sorted(left)
 
 
 def docs(visit: Visit) -> PageAnswer:
     """The page of /docs/NAME, and of /docs a list; PageError."""
     base, name = f"{visit.base}/docs", visit.rest
     if not name:
-        return visit.page("docs.html", "Documents", "docs", documents=[
-            (f"{base}/{one}", _title(one)) for one in names()])
+        return visit.page("docs.html", "Documentation", "docs", who=visit.known_who(), groups=[
+            (heading, [(f"{base}/{one}", _title(one)) for one in group])
+            for heading, group in _groups() if group])
     if name not in names():             # so no path is ever looked up
         raise PageError(404, "there is no such document")
-    return visit.page("document.html", _title(name), "docs", text=_html(name, base))
+    return visit.page("document.html", _title(name), "docs", who=visit.known_who(),
+                      text=_html(name, base))
 
 
 @lru_cache(maxsize=50)

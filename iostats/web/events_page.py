@@ -32,9 +32,9 @@ LIMITS = (50, 100, 500, 1000, 5000)
 _AROUND_S = 1800
 _MOST_NAMES = 1_000                 # of events.questions
 _HEADINGS = (
-    Heading("Time", "when it began, by the clock of the machine that tells"),
+    Heading("Time", "when it began, by the clock of the machine that reports it"),
     Heading("Severity", "info, warning, critical or fatal"),
-    Heading("Told by", "the storage server or node that tells", keep=1),
+    Heading("Reported by", "the storage server or node that reports it", keep=1),
     Heading("Kind", "what happened"),
     Heading("Target", "the OST or MDT, or the file system", keep=1),
     Heading("What", "how many, which clients, for how long, and what Lustre said", wraps=True))
@@ -54,8 +54,8 @@ def events(visit: Visit) -> PageAnswer:
         of_user, dropped = answer.get("of_user", ""), answer["dropped"]
     notes = []
     if of_user:
-        notes.append(f"{of_user} sees what storage servers tell of targets, and of an own job "
-                     f"(Job, above) what happened to its nodes; who may see all jobs sees all.")
+        notes.append(f"{of_user} sees events of targets, and with a job's number in Job above, "
+                     f"events of the nodes of {of_user}'s own job.")
     if dropped:
         notes.append(f"{dropped:,} events of this time were dropped for lack of room.")
     older = ""

@@ -9,7 +9,7 @@ import time
 from markupsafe import Markup
 
 from iostats.base.errors import UsageError, one_line
-from iostats.base.units import DATE_TIME, moment_text, zone_form
+from iostats.base.units import moment_text
 from iostats.load.time_lines import has_lower_bounds, length_of, line_of, rates
 from iostats.report.charts import as_table, svg
 from iostats.report.charts.chart import Chart, Curve, Panel, TimeAxis
@@ -21,7 +21,7 @@ from iostats.web.query import PageQuery, address, segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     from iostats.load.time_lines import Line
@@ -77,21 +77,23 @@ def _one(visit: Visit) -> PageAnswer:
             raise
         return _page(visit, name, who, (since, ends), str(error))
     with form_checked("what a file system did over time"):
-        label = visit.labels.get(name, name)
-        whole = figure_of(f"{label}: all jobs", line_of(answer["all"]), "whole", ends)
-        targets = [figure_of(one["target"], line_of(one["line"]), f"t{place}", ends)
-                   for place, one in enumerate(answer["targets"][:_MOST_TARGETS])]
+        label, times = visit.labels.get(name, name), (since, ends)
+        whole = figure_of(f"{label}: all jobs", line_of(answer["all"]), "whole", times)
+        busy = [one for one in answer["targets"] if _is_busy(line_of(one["line"]))]
+        idle = [one["target"] for one in answer["targets"] if one not in busy]
+        targets = [figure_of(one["target"], line_of(one["line"]), f"t{place}", times)
+                   for place, one in enumerate(busy[:_MOST_TARGETS])]
         jobs = [{"job": one["job"], "user": one["user"],
                  "to": f"{visit.base}/job/{segment(one['job'])}"
                  if one["job"] not in ("", _NO_JOB) else "",
                  "figure": figure_of(_job_title(one, place), line_of(one["line"]), f"j{place}",
-                                     ends)}
+                                     times)}
                 for place, one in enumerate(answer["jobs"])]
-        left = max(0, len(answer["targets"]) - _MOST_TARGETS)
+        left = max(0, len(busy) - _MOST_TARGETS)
         first = line_of(answer["all"])
         known_from = first.began if first and first.began - since > first.every_s else None
     return _page(visit, name, who, (since, ends), "", whole=whole,
-                 targets=[one for one in targets if one], left=left,
+                 targets=[one for one in targets if one], left=left, idle=idle,
                  jobs=[one for one in jobs if one["figure"]], known_from=known_from)
 
 
@@ -108,11 +110,11 @@ def _page(visit: Visit, name: str, who: dict[str, Any], times: tuple[float, floa
         about=f"From {span_text(since, until)}, as the storage servers counted it" + (
             f"; it is known from {moment_text(known_from)} on." if known_from else "."),
         links=[("Load now", address(f"{visit.base}/now", fs=name)),
-               ("Events then", address(f"{visit.base}/events", fs=name, **at)),
-               ("Jobs then", address(f"{visit.base}/jobs", sort="-WriteBytes", **at)),
-               *([("Nodes then", address(f"{visit.base}/nodes", fs=name, **at))]
+               ("Events in this period", address(f"{visit.base}/events", fs=name, **at)),
+               ("Jobs in this period", address(f"{visit.base}/jobs", sort="-WriteBytes", **at)),
+               *([("Nodes in this period", address(f"{visit.base}/nodes", fs=name, **at))]
                  if who["all"] else [])],
-        **{"whole": None, "targets": [], "jobs": [], "left": 0, **values})
+        **{"whole": None, "targets": [], "jobs": [], "left": 0, "idle": [], **values})
 
 
 def _job_title(one: Mapping[str, Any], place: int) -> str:
@@ -123,8 +125,15 @@ def _job_title(one: Mapping[str, Any], place: int) -> str:
     return f"Job {one['job']}" + (f" of {one['user']}" if one["user"] else "")
 
 
-def figure_of(title: str, line: Line | None, ident: str, until: float) -> dict[str, Any] | None:
-    """A figure for the template; None where nothing is known."""
+def _is_busy(line: Line | None) -> bool:
+    """Whether anything was done in it."""
+    return line is not None and any(any(line.amounts.get(metric) or ()) for metric, *_ in _PANELS)
+
+
+def figure_of(title: str, line: Line | None, ident: str,
+              times: tuple[float, float]) -> dict[str, Any] | None:
+    """A figure for the template, from and until `times`; None where nothing is known."""
+    since, until = times
     count = 0 if line is None else length_of(line)
     if line is None or not count:
         return None
@@ -137,19 +146,10 @@ def figure_of(title: str, line: Line | None, ident: str, until: float) -> dict[s
     panels += [times] if times else []
     if not panels:
         return None
-    axis = TimeAxis(line.began - until, line.every_s, count)
+    axis = TimeAxis(line.began - since, line.every_s, count, since, 0.0, until - since)
     chart = Chart(title=one_line(title), axis=axis, panels=panels, about=(
         f"Rates as the storage servers counted them, in intervals of {line.every_s:g} s; a gap is "
         f"a time of which nothing is known."))
     headings, rows, rest = as_table.rows_of(chart)
-    for row, moment in zip(rows, _moments(line, len(rows), count)):
-        row[0] = moment
     return {"ident": ident, "title": chart.title, "svg": Markup(svg.inline(chart, ident)),
             "remarks": svg.remarks(chart), "headings": headings, "rows": rows, "rest": rest}
-
-
-def _moments(line: Line, rows: int, count: int) -> Sequence[str]:
-    each = max(1, -(-count // as_table.MOST_ROWS))
-    zone = zone_form(line.began, line.began + count * line.every_s)
-    return [moment_text(line.began + place * each * line.every_s, DATE_TIME + zone)
-            for place in range(rows)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from markupsafe import Markup, escape
 
 from iostats.base.units import bytes_text, count_text, moment_text
-from iostats.report import job_fields, job_list
+from iostats.report import job_list
 from iostats.report.job_summary import EXPORTS, NODES
 from iostats.report.listing import NumberForm
 from iostats.web.cells import class_of, cut_text, linked, named
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _USER, _NAME, _FILE_SYSTEM = 24, 32, 24             # characters of these
 _MOST_FILE_SYSTEMS = 6
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-_SHORT = {state: short for short, state in job_fields.STATES.items()}
 _STATES = {"COMPLETED": "good", "RUNNING": "good", "FAILED": "bad", "OUT_OF_MEMORY": "bad",
            "NODE_FAIL": "bad", "BOOT_FAIL": "bad", "TIMEOUT": "warn", "CANCELLED": "warn",
            "PREEMPTED": "warn", "DEADLINE": "warn", "REQUEUED": "warn"}
@@ -128,9 +127,8 @@ def _named_cell(row: _Row, field: Field, visit: Visit) -> str:
     if field.name == "user" and row["user"]:
         return linked(text, visit.query.link(user=row["user"], after=None), _USER)
     if field.name == "outcome":
-        return Markup('<span class="%s"><span class="long">%s</span><abbr class="short" title="%s">'
-                      '%s</abbr></span>') % (_STATES.get(row["outcome"], "other"), cut_text(text),
-                                             text[:80], _SHORT.get(row["outcome"], text[:4]))
+        return Markup('<span class="%s">%s</span>') % (
+            _STATES.get(row["outcome"], "other"), cut_text(text).replace("_", Markup("_<wbr>")))
     if field.name == "file_systems" and row["file_systems"]:
         return Markup(", ").join(
             linked(visit.labels.get(one, one), f"{visit.base}/fs/{segment(one)}", _FILE_SYSTEM)

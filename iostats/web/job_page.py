@@ -113,16 +113,16 @@ def _links(visit: Visit, record: Record) -> list[tuple[str, str]]:
     found = [("Events", address(f"{base}/events", job=job.id))]
     nodes = record.batch.nodes if record.batch else ""
     if nodes and visit.who()["all"]:
-        found.append(("Its nodes", address(f"{base}/nodes", nodes=nodes, since=since,
+        found.append(("Nodes", address(f"{base}/nodes", nodes=nodes, since=since,
                                            until=until)))
     for fs in record.file_systems[:8]:
-        found.append((f"{fs.label} over its time", address(
+        found.append((f"{fs.label} during the job", address(
             f"{base}/fs/{segment(fs.name)}", since=since, until=until)))
     if job.user:
         found.append((f"Jobs of {job.user}", address(f"{base}/jobs", user=job.user,
                                                      since="now-7days")))
     if record.batch and record.batch.name and "," not in record.batch.name:
-        found.append(("Runs of this name", address(
+        found.append(("Other runs", address(
             f"{base}/jobs", name=record.batch.name[:128], user=job.user, since="now-30days",
             runs="on")))
     return [(one_line(text)[:80], to) for text, to in found]

@@ -29,7 +29,8 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
           ".svg": "image/svg+xml"}
 HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 PAGES = (("Jobs", "jobs"), ("Now", "now"), ("File systems", "fs"), ("Nodes", "nodes"),
-         ("Events", "events"))
+         ("Events", "events"), ("Documentation", "docs"))
+_FOR_STAFF = ("nodes",)             # users who see their own jobs alone are refused there
 # No script and no style but those of our own files, nothing from elsewhere, no page around ours.
 POLICY = ("default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
           "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'")
@@ -68,10 +69,11 @@ class PageLayout:
     def page(self, template: str, heading: str, current: str = "",
              who: dict[str, Any] | None = None, status: int = 200, **values: Any) -> PageAnswer:
         """A whole page; `current`: of PAGES, `who`: what `rights` has answered."""
-        made = f"Made {moment_text(time.time())}"
+        made = f"Generated {moment_text(time.time())}"
+        pages = [one for one in PAGES if one[1] not in _FOR_STAFF or (who and who["all"])]
         text = self._environment.get_template(template).render(
             heading=heading, current=current, who=who, base=self.base, version=self._version,
-            made=made, site={"title": self._title, "pages": PAGES}, **values)
+            made=made, site={"title": self._title, "pages": pages}, **values)
         return PageAnswer(status, HTML, text.encode("utf-8", "replace"), PRIVATE)
 
     def part(self, template: str, **values: Any) -> str:
@@ -89,7 +91,7 @@ class PageLayout:
         return None if found is None else PageAnswer(200, found[0], found[1], _FOR_A_DAY)
 
 
-_ERRORS = {400: "This cannot be asked", 403: "Not for you", 404: "Not found",
+_ERRORS = {400: "Invalid request", 403: "Access denied", 404: "Not found",
            405: "These pages can only be read", 503: "Not available"}
 
 

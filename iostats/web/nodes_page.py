@@ -45,8 +45,8 @@ def nodes(visit: Visit) -> PageAnswer:
         raise PageError(404, "there is no such page")
     q, who = visit.query, visit.who()
     if not who["all"]:
-        raise PageError(403, "what a node did is of all who used it, so this page is for those who "
-                             "may see all jobs; the nodes of your jobs are on their pages")
+        raise PageError(403, "a node's numbers include every user's I/O, so only staff can open "
+                             "this page; your jobs' nodes are on each job's page")
     limit = q.number("limit", 100, LIMITS[-1])
     question = _question(q, time.time(), limit)
     try:
@@ -68,7 +68,7 @@ def nodes(visit: Visit) -> PageAnswer:
     return visit.page(
         "nodes.html", "Nodes", "nodes", who=who, rows=table, count=len(found),
         headings=heads(headings), q=_shown(q, limit), limits=[(one, f"{one:,}") for one in LIMITS],
-        about=f"{count:,} node{'s' * (count != 1)} that did something from "
+        about=f"{count:,} active node{'s' * (count != 1)} from "
               f"{span_text(since, until)}" + (f"; {question['after'] + 1:,} to "
                                               f"{question['after'] + len(found):,} are shown"
                                               if len(found) < count else "") + ".",
@@ -151,8 +151,7 @@ def _down(visit: Visit) -> PageAnswer:
     """The page of /nodes/down."""
     q, who = visit.query, visit.who()
     if not who["all"]:
-        raise PageError(403, "who is connected is of all nodes, so this page is for those who may "
-                             "see all jobs")
+        raise PageError(403, "this page lists all nodes of the cluster, so only staff can open it")
     since, _ = q.moments(time.time(), None)
     sort, descending = nodes_down.TABLE.sort_of(q.text("sort", "-Since"), "sort")
     if sort not in nodes_down.SORTED_BY:
@@ -172,7 +171,8 @@ def _down(visit: Visit) -> PageAnswer:
     return visit.page(
         "nodes_down.html", "Nodes that are not connected", "nodes", who=who, rows=table,
         count=len(shown), headings=heads(headings), notes=notes, q=_shown(q, 0),
-        about=f"{len(found):,} lost since {moment_text(began)} and not known to be back.")
+        about=f"{len(found):,} connection{'s' * (len(found) != 1)} lost since {moment_text(began)} "
+              f"and not known to be back.")
 
 
 def _down_cell(row: dict[str, Any], field: Any, visit: Visit) -> str:

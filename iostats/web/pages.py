@@ -66,6 +66,10 @@ class Visit:
         """{"user": name, "all": whether they may see all jobs}."""
         return self._pages.site.rights(self._asker)
 
+    def known_who(self) -> dict[str, Any] | None:
+        """The same, of before, without asking; None where it was not asked yet."""
+        return self._pages.site.known_rights(self._asker)
+
     def page(self, template: str, heading: str, current: str, **values: Any) -> PageAnswer:
         """A whole page."""
         return self._pages.layout.page(template, heading, current, **values)

@@ -98,8 +98,8 @@ class WhoAsks:
         if peer.uid is None:
             raise UserUnknown("these pages are shown by the site's proxy alone")
         if peer.uid == 0:
-            raise UserUnknown("expected a user other than root; root uses the commands: iostats "
-                              "jobs")
+            raise UserUnknown("root cannot use these pages; use the commands (iostats jobs), or "
+                              "sign in as an ordinary user")
         try:
             return Asker(pwd.getpwuid(peer.uid).pw_name)
         except KeyError:

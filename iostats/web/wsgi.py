@@ -37,7 +37,7 @@ class OnDemandApp:
         self._base, self._why = base, ""
         self._pages: Pages | None = None
         if os.geteuid() == 0:
-            self._why = "expected a user other than root"
+            self._why = "root cannot use these pages; sign in as an ordinary user"
             return
         try:
             self._config = site.load()

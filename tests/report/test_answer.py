@@ -98,7 +98,7 @@ def test_tiles_are_sums_of_all_file_systems():
     """Unknown is "-" and has no value."""
     found = record(2.3, 1.4)
     tiles = {tile.title: tile for tile in tiles_of(found, found.file_systems, "binary", 23)}
-    assert ("82", "82", "most: 82 open") == tiles["Operations"][1:4]
+    assert ("82", "82", "mostly open (82)") == tiles["Operations"][1:4]
     assert ("3.7 s", "3.700000", "1.9 % of node time") == tiles["Time in Lustre"][1:4]
     assert ("23", "23") == tiles["Events"][1:3]
     found = shared(37.0)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -20,7 +21,7 @@ from iostats.report.charts.chart import (
     fewer,
     means,
 )
-from iostats.report.charts.ticks import ticks, time_ticks, value_text
+from iostats.report.charts.ticks import clock_ticks, ticks, time_ticks, value_text
 
 MIB = 1 << 20
 
@@ -57,6 +58,33 @@ def test_times_are_those_of_a_clock_all_in_one_unit(began, ended, expected):
     assert expected == texts(time_ticks(began, ended))
 
 
+AT = 1795168807                         # 2026-11-20 10:00:07 UTC
+
+
+@pytest.mark.parametrize("began, ended, expected", [
+    (0, 41, ["10:00:15", "10:00:30", "10:00:45"]),
+    (-120, 370, ["10:00", "10:02", "10:04", "10:06"]),
+    (-7, 6 * 3600, ["10:00", "12:00", "14:00", "16:00"]),
+    (0, 86400, ["12:00", "18:00", "Nov 21", "06:00"]),
+    (0, 30 * 86400, ["Nov 26", "Dec 03", "Dec 10", "Dec 17"])])
+def test_where_the_start_is_known_times_are_those_of_a_clock(began, ended, expected, utc):
+    """Those of the day, in round minutes; midnight is the day that begins."""
+    assert expected == texts(clock_ticks(AT, began, ended))
+
+
+def test_a_time_that_no_calendar_has_is_not_labelled():
+    assert [] == clock_ticks(1e20, 0, 60)
+
+
+@pytest.fixture
+def utc(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
 def paths(markup):
     """{classes: d} of the curves."""
     return dict(re.findall(r'<path class="([^"]*)" d="([^"]*)"', markup))
@@ -90,7 +118,7 @@ def test_bars_stand_apart_and_the_busiest_is_named():
     markup = svg.inline(chart, "c1")
     assert {"c-bar c-read": "M.12 76V38H.88V76ZM1.12 76V0H1.88V76Z"} == paths(markup)
     assert "most: OST0001, &gt;= 40.0 MiB</tspan>" in markup
-    assert "dashed: even, ~ 30.0 MiB<" in markup
+    assert "dashed line: even share, ~ 30.0 MiB<" in markup
     assert '<line class="c-even" x1="0" x2="100%" y1="45" y2="45"/>' in markup
 
 
@@ -98,7 +126,7 @@ def test_what_is_dashed_is_said_where_the_rest_is_not_known():
     markup = svg.inline(over_time(None, None, others=[23, 37])._replace(panels=[Panel(
         "Read", "count", [Curve("read", "read", [None, None]), Curve("all jobs", "all", [23, 37])]
     )]), "c1")
-    assert "not known</tspan>" in markup and ">dashed: all jobs</tspan>" in markup
+    assert "not known</tspan>" in markup and ">dashed line: all jobs</tspan>" in markup
 
 
 def test_a_share_of_lower_bounds_may_be_wrong_either_way():

@@ -76,7 +76,7 @@ def test_the_numbers_are_those_of_the_record():
     assert "2 of 3 nodes reported, 00:01:40; missing: 1 node (no report)" in found
     assert "1 node has no numbers: every amount is a lower bound (>=)" in found
     assert "~ 2.3 % of node time" in found
-    assert "most: >= 41 open" in found and "open >= 41 >= 4.600 ~ 112.195 - ~ 100 %" in found
+    assert "mostly open (>= 41)" in found and "open >= 41 >= 4.600 ~ 112.195 - ~ 100 %" in found
     assert "Read by the application >= 60.0 MiB >= 60 ~ 1.0 MiB" in found
 
 
@@ -211,7 +211,7 @@ def test_a_history_shows_the_job_among_all_jobs():
     record, config = page_records.realistic()
     found = Document(page(record, config, [], history=page_records.history()))
     assert "This job among all jobs, scratch" in found.text
-    assert "peak 4.100 ms" in found.text and "dashed: all jobs" in found.text
+    assert "peak 4.100 ms" in found.text and "dashed line: all jobs" in found.text
     assert "from written by this job all jobs mean time of a request" in found.text
     assert "-00:05:00" in found.text
     assert [one for one in found.of("path") if one["class"] == "c-gap"]

@@ -114,7 +114,7 @@ def test_rates_are_amounts_by_the_width_of_their_bins():
         BEGAN + 10, 5.0, [10 * MIB, 0], [0, 0], [15, 5]), events=[
             event(time=BEGAN + 12), event(time=BEGAN + 13, severity=0), event(time=BEGAN + 99)])
     chart = time_chart(found, found.file_systems[0])
-    assert TimeAxis(10.0, 5.0, 2) == chart.axis
+    assert TimeAxis(10.0, 5.0, 2, BEGAN, 0.0, ENDED - BEGAN) == chart.axis
     assert {"Read": [[2 * MIB, 0.0]], "Operations": [[3.0, 1.0]]} == panels(chart)
     assert [Mark(12.0, "evicted scratch-OST0003")] == chart.marks
     assert "1 event is marked." in chart.about
@@ -156,7 +156,7 @@ def test_the_job_stands_among_all_jobs_where_intervals_are_the_same(job, expecte
     chart = load_chart(found, "scratch", "scratch", history(
         job, Line(BEGAN - 10, 10.0, {"read_bytes": [410, 430, 470]})))
     assert {"Read": [expected, [41.0, 43.0, 47.0]]} == panels(chart)
-    assert TimeAxis(-10.0, 10.0, 3) == chart.axis
+    assert TimeAxis(-10.0, 10.0, 3, BEGAN, 0.0, ENDED - BEGAN) == chart.axis
 
 
 @pytest.mark.parametrize("amounts, expected", [
@@ -179,14 +179,14 @@ def test_of_all_jobs_the_time_of_the_job_is_shown_and_as_long_before_and_after_i
     chart = load_chart(found, "scratch", "scratch", history(
         Line(BEGAN, 5.0, {"read_bytes": [23] * 20}),
         Line(BEGAN - 1800, 5.0, {"read_bytes": reads}, [1.0] * 720)))
-    assert TimeAxis(-100.0, 5.0, 60) == chart.axis
+    assert TimeAxis(-100.0, 5.0, 60, BEGAN, 0.0, ENDED - BEGAN) == chart.axis
     assert (reads[340] / 5, reads[399] / 5, 60) == (
         chart.panels[0].curves[1].values[0], chart.panels[0].curves[1].values[-1],
         len(chart.panels[0].curves[1].values))
     assert [0.0] * 20 + [4.6] * 20 + [0.0] * 20 == chart.panels[0].curves[0].values
     chart = load_chart(found, "scratch", "scratch", history(
         None, Line(BEGAN - 1800, 60.0, {"read_bytes": reads[:60]})))
-    assert TimeAxis(-720.0, 60.0, 26) == chart.axis
+    assert TimeAxis(-720.0, 60.0, 26, BEGAN, 0.0, ENDED - BEGAN) == chart.axis
 
 
 def test_the_time_of_requests_is_known_where_some_were_timed():

@@ -61,6 +61,11 @@ def test_a_link_of_the_sites_own_stays(web):
 def test_all_documents_are_listed_and_read(web):
     found = web.get("/io/docs", READER)
     assert {f"/io/docs/{name}" for name in DOCUMENTS} <= links_of(found)
+    assert ["For users", "For administrators", "For developers"] == re.findall("<h2>(.*)</h2>",
+                                                                               found.text)
+    _, users, administrators, developers = found.text.split("<h2>")
+    assert "/docs/advice" in users and "/docs/install" in administrators
+    assert "/docs/architecture" in developers and "/docs/wire" in developers
     assert ">Advice: what a report&#39;s findings mean, and what to do</a>" in found.text
     assert ">Pages: iostats web</a>" in found.text
 

@@ -132,7 +132,8 @@ def test_at_the_socket_a_header_is_refused(web):
 
 
 def test_at_the_socket_root_and_an_unknown_user_get_one_line(web):
-    assert "expected a user other than root" in web.get("/jobs", unix=True).text
+    assert "root cannot use these pages; use the commands (iostats jobs)" in web.get(
+        "/jobs", unix=True).text
     assert "user 54321 is not known here" in web.get_as(54321, "/jobs").text
 
 

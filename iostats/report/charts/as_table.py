@@ -4,6 +4,7 @@ The numbers of a chart as rows of text: what a page has for who does not see the
 
 from __future__ import annotations
 
+from iostats.base.units import DATE_TIME, moment_text, zone_form
 from iostats.report.charts.chart import NameAxis, means
 from iostats.report.charts.ticks import clock_text, marked_text
 
@@ -33,7 +34,7 @@ def rows_of(chart: Chart, units: str = "binary", most_rows: int = MOST_ROWS,
     each = max(1, -(-axis.count // most_rows))
     columns = [means(curve.values, each) for _, curve in curves]
     starts = _times([axis.began + number * each * axis.every_s
-                     for number in range(-(-axis.count // each))])
+                     for number in range(-(-axis.count // each))], axis.at)
     rows = [[start, *(marked_text(panel, column[number], units)
                       for (panel, _), column in zip(curves, columns))]
             for number, start in enumerate(starts)]
@@ -57,8 +58,11 @@ def _of_names(chart: Chart, curves: Sequence[tuple[Panel, Curve]], headings: lis
     return (["name", *headings], rows, f"and {left:,} more" if left else "")
 
 
-def _times(seconds: Sequence[float]) -> list[str]:
-    """Times since the job's start, all in one form."""
+def _times(seconds: Sequence[float], at: float | None) -> list[str]:
+    """Moments where `at`, the job's start, is given, else times since it; all in one form."""
+    if at is not None and seconds and seconds[-1] - seconds[0] >= len(seconds) - 1:
+        form = DATE_TIME + zone_form(at + seconds[0], at + seconds[-1])
+        return [moment_text(at + one, form) for one in seconds]
     if all(abs(one) < 600 for one in seconds) and any(one != int(one) for one in seconds):
         return [f"{one:.1f} s" for one in seconds]
     return list(map(clock_text, seconds))

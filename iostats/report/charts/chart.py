@@ -28,7 +28,7 @@ Attributes:
     of: of what: the name of a file system; "" where the title has it.
 """
 
-TimeAxis = namedtuple("TimeAxis", "began every_s count")
+TimeAxis = namedtuple("TimeAxis", "began every_s count at since until", defaults=(None,) * 3)
 TimeAxis.__doc__ = """
 Equal intervals of time.
 
@@ -36,6 +36,8 @@ Attributes:
     began: seconds from the job's start to the begin of the first one; it may be less than 0.
     every_s: width of one in seconds.
     count: how many there are.
+    at: the job's start, seconds since 1970, where the axis is labelled with clock times; or None.
+    since, until: the period that is shown where the intervals cover less of it, like `began`.
 """
 
 NameAxis = namedtuple("NameAxis", "names each", defaults=(1,))
@@ -71,6 +73,18 @@ Attributes:
 
 Mark = namedtuple("Mark", "at_s text")
 Mark.__doc__ = """An event: seconds from the job's start, and what it was."""
+
+
+def shown_period(axis: TimeAxis) -> tuple[float, float]:
+    """
+    From where to where a TimeAxis goes: its intervals, and the period that was asked for.
+
+    >>> shown_period(TimeAxis(30, 10, 3)), shown_period(TimeAxis(30, 10, 3, None, 0, 45))
+    ((30, 60), (0, 60))
+    """
+    began, ended = axis.began, axis.began + axis.every_s * axis.count
+    return (began if axis.since is None else min(began, axis.since),
+            ended if axis.until is None else max(ended, axis.until))
 
 
 def fewer(names: Sequence[str], columns: Sequence[Sequence[float | None]],

@@ -16,13 +16,13 @@ LIGHT = {
     "line": "#d5dbe1", "read": "#0b63a5", "write": "#b34a00", "operations": "#00705a",
     "latency": "#8a2f74", "all": "#51606f", "bad": "#b3261e", "bad-ground": "#fdecea",
     "good": "#00705a", "good-ground": "#e5f4ef", "warn": "#8a5a00", "warn-ground": "#fdf3dc",
-    "link": "#0b57a0", "gap": "#8b97a3"}
+    "link": "#0b57a0", "gap": "#8b97a3", "shade": "#8b97a3"}
 DARK = {
     "ground": "#11171d", "panel": "#1a222b", "ink": "#e8edf2", "dim": "#a3b1bf",
     "line": "#36424e", "read": "#5cb3f0", "write": "#f2994a", "operations": "#3cc79f",
     "latency": "#e08acb", "all": "#a3b1bf", "bad": "#ff8f85", "bad-ground": "#3a1f1e",
     "good": "#3cc79f", "good-ground": "#15312a", "warn": "#f0c060", "warn-ground": "#352a12",
-    "link": "#7cc0ff", "gap": "#6b7885"}
+    "link": "#7cc0ff", "gap": "#6b7885", "shade": "#93a3b3"}
 
 _RULES = """\
 .chart text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;\

@@ -13,10 +13,10 @@ from math import isfinite
 
 from iostats.base.errors import one_line
 from iostats.base.text import cut
-from iostats.base.units import duration_in_words
+from iostats.base.units import duration_in_words, moment_text
 from iostats.report.charts import style
-from iostats.report.charts.chart import NameAxis
-from iostats.report.charts.ticks import marked_text, ticks, time_ticks, value_text
+from iostats.report.charts.chart import NameAxis, shown_period
+from iostats.report.charts.ticks import clock_ticks, marked_text, ticks, time_ticks, value_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _HEAD, _BELOW, _AXIS = 26, 8, 18    # above a plot, below it, and of the axis' t
 _TITLE_AT = -62                     # x of the panels' titles, above their values
 _FEW = 48                           # bars up to this number stand apart
 _LEAST = 0.8                        # height of what is not 0
+_LEAST_GAP = 0.001                  # of the width, before or after the intervals, that is drawn
 _LONGEST, _LONGEST_TEXT = 28, 300   # columns of a name, and of a sentence
 _LONGEST_END = 17                   # of a name at an end of the axis: two have room on a phone
 _LEFT, _RIGHT, _TOP, _BOTTOM = 82, 26, 42, 30       # around the plots of one that stands alone
@@ -76,11 +77,15 @@ def title_of(chart: Chart) -> str:
 
 def remarks(chart: Chart) -> list[str]:
     """["1: evicted scratch-OST0003, after 14 min"]: what its marks are, and grey."""
-    found = [f"{number}: {cut(one_line(mark.text), 60)}, after {duration_in_words(mark.at_s)}"
-             for number, mark in enumerate(chart.marks, 1)]
+    axis = chart.axis
+    at = None if isinstance(axis, NameAxis) else axis.at
+    found = [f"{number}: {cut(one_line(mark.text), 60)}, " + (
+        f"after {duration_in_words(mark.at_s)}" if at is None else
+        moment_text(at + mark.at_s, "%H:%M:%S")) for number, mark in enumerate(chart.marks, 1)]
     grey = {curve.kind for panel in chart.panels for curve in panel.curves[:1]
             for value in curve.values if not _is_known(value)}
-    if grey:
+    if grey or (not isinstance(axis, NameAxis) and shown_period(axis) != shown_period(
+            axis._replace(since=None, until=None))):
         found.append("grey: not known" + (", or no request" if "latency" in grey else ""))
     return found
 
@@ -119,8 +124,16 @@ class _Across:
         self.count = len(axis.names) if isinstance(axis, NameAxis) else axis.count
         self._axis, self._wide = axis, wide
         self.full = "100%" if wide is None else str(wide)
+        # Where the intervals begin and end: shares of the width.
+        self.first, self.last = 0.0, 1.0
+        if not isinstance(axis, NameAxis):
+            self._began, self._ended = shown_period(axis)
+            if self._ended > self._began:
+                self.first = (axis.began - self._began) / (self._ended - self._began)
+                self.last = self.first + axis.every_s * axis.count / (self._ended - self._began)
         # Of an interval or name: in a page it is stretched, which not all programs do well.
-        self.each = 1.0 if wide is None else wide / max(1, self.count)
+        self.each = (1.0 if wide is None else
+                     wide * (self.last - self.first) / max(1, self.count))
 
     def at(self, share: float) -> str:
         """`share` of the width, from 0 to 1, as a coordinate."""
@@ -130,7 +143,7 @@ class _Across:
         """A moment's coordinate; None outside of the chart."""
         if isinstance(self._axis, NameAxis) or not self.count:
             return None
-        share = (seconds - self._axis.began) / (self._axis.every_s * self.count)
+        share = (seconds - self._began) / (self._ended - self._began)
         return self.at(share) if 0 <= share <= 1 else None
 
     def labels(self, y: int) -> Iterator[str]:
@@ -139,10 +152,11 @@ class _Across:
         other one of those that want more room than a phone or a sheet of paper has is .c-odd.
         """
         if not isinstance(self._axis, NameAxis):
-            began, end = self._axis.began, self._axis.began + self._axis.every_s * self.count
-            for seconds, text in time_ticks(began, end):
+            began, end, at = self._began, self._ended, self._axis.at
+            for seconds, text in (time_ticks(began, end) if at is None else
+                                  clock_ticks(at, began, end)):
                 share = (seconds - began) / (end - began)
-                yield self._label(self.of_time(seconds) or "0", y, text, "s" if not share else
+                yield self._label(self.of_time(seconds) or "0", y, text, "s" if share < 0.02 else
                                   "e" if share > 0.98 else "m")
             return
         names = list(map(one_line, self._axis.names))
@@ -194,7 +208,12 @@ def _panel(panel: Panel, place: _Across, top: int, units: str) -> list[str]:
             path, how = line_path(values, full, place.each), "c-line"
         paths.append(f'<path class="{how} c-{curve.kind}" d="{path}"/>')
     across = _short(max(1, place.count) * place.each)
-    parts.append(f'<svg x="0" y="{plot}" width="{place.full}" height="{PLOT}" '
+    for begin, end in ((0.0, place.first), (place.last, 1.0)):
+        if end - begin > _LEAST_GAP:
+            parts.append(f'<rect class="c-gap" x="{place.at(begin)}" y="{plot}" '
+                         f'width="{place.at(end - begin)}" height="{PLOT}"/>')
+    parts.append(f'<svg x="{place.at(place.first)}" y="{plot}" '
+                 f'width="{place.at(place.last - place.first)}" height="{PLOT}" '
                  f'viewBox="0 0 {across} {PLOT}" preserveAspectRatio="none">{"".join(paths)}</svg>')
     if panel.even:
         y = _short(plot + PLOT - PLOT * panel.even / full)
@@ -207,7 +226,7 @@ def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
     values = panel.curves[0].values if panel.curves else []
     known = [(value, -number) for number, value in enumerate(values) if _is_known(value)]
     others = ", ".join(curve.name for curve in panel.curves[1:])
-    dashed = f"dashed: {others}" if others else ""
+    dashed = f"dashed line: {others}" if others else ""
     if not known:
         return "not known", dashed
     most, number = max(known)
@@ -217,7 +236,7 @@ def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
         text = f"most: {cut(one_line(axis.names[-number]), _LONGEST)}, {text}"
         either = "~ " if panel.low else ""
         even = panel.even and value_text(panel.even, panel.unit, units)
-        return text, f"dashed: even, {either}{even}" if even else ""
+        return text, f"dashed line: even share, {either}{even}" if even else ""
     return f"peak {text}", dashed
 
 

@@ -4,9 +4,10 @@ The numbers along an axis: 1, 2, 5 of a power of ten, of 1024 for bytes, and of 
 
 from __future__ import annotations
 
+import time
 from math import ceil, floor, isfinite, log10
 
-from iostats.base.units import bytes_text
+from iostats.base.units import bytes_text, moment_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,6 +113,33 @@ def time_ticks(began: float, ended: float, most: int = 6) -> list[tuple[float, s
             return time_ticks(began, ended, _MOST_CLOCKS)
         return [(seconds, clock_text(seconds)) for seconds in found]
     return [(seconds, f"{seconds // size} {name}" if seconds else "0") for seconds in found]
+
+
+def clock_ticks(at: float, began: float, ended: float) -> list[tuple[float, str]]:
+    """
+    [(seconds, text)] of round local times; `at`: seconds since 1970 of second 0.
+
+    Midnight is written as its day.
+
+    >>> import os; os.environ["TZ"] = "UTC"; time.tzset()
+    >>> clock_ticks(1795168807, -7, 53)
+    [(-7, '10:00:00'), (23, '10:00:30'), (53, '10:01:00')]
+    >>> clock_ticks(1795168807, 0, 86400)[1:4]
+    [(28793, '18:00'), (50393, 'Nov 21'), (71993, '06:00')]
+    """
+    try:
+        local = at + time.localtime(at + began).tm_gmtoff
+    except (ValueError, OverflowError, OSError):                # some clock said so
+        return []
+    span = ended - began
+    step = next((step for step in _CLOCK if span / step < (_MOST_CLOCKS if step < 60 else 6)),
+                86400 * ceil(span / 86400 / 5))
+    found = []
+    for number in range(ceil((local + began) / step), floor((local + ended) / step) + 1):
+        form = ("%b %d" if number * step % 86400 == 0 else "%H:%M:%S" if step < 60 else "%H:%M")
+        seconds = number * step - local
+        found.append((seconds, moment_text(at + seconds, form)))
+    return found
 
 
 def clock_text(seconds: float) -> str:

@@ -166,7 +166,7 @@ def _most(counted: Sequence[FileSystemRecord], low: str) -> str:
         for name, row in (fs.operations or {}).items():
             totals[name] = totals.get(name, 0) + row.count
     most = max(totals, key=lambda name: totals[name], default="")
-    return f"most: {low}{totals[most]:,} {most}" if most and totals[most] else ""
+    return f"mostly {most} ({low}{totals[most]:,})" if most and totals[most] else ""
 
 
 def _busiest_ost(shown: Sequence[FileSystemRecord]) -> Tile | None:

@@ -169,7 +169,7 @@ def sizes(fs: FileSystemRecord) -> PageTable | None:
                   _share(count / total, way, mark_of_ratio(low, low))]
                  for size, count in pages.items() if count]
     return PageTable("Size of network requests", "A request carried up to this much (4 KiB "
-                     "pages).", ["Way", "Up to", "Requests", "Share"], 1,
+                     "pages).", ["Direction", "Up to", "Requests", "Share"], 1,
                      rows[:MOST_ROWS], _rest(rows, MOST_ROWS)) if rows else None
 
 
@@ -283,6 +283,6 @@ def meanings(shown: Sequence[FileSystemRecord]) -> PageTable:
             for one in metrics_of(happened)]
     rows += [[name, "Not known to this release of iostats: the kernel's counter of that name.",
               f"llite: {name}"] for name in sorted(happened - {one.name for one in METRICS})[:9]]
-    return PageTable("What each number is", "", ["Number", "What it is", "Where it is from"], 3,
+    return PageTable("What each number is", "", ["Number", "What it is", "Where it comes from"], 3,
                      rows)
 
