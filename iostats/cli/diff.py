@@ -14,7 +14,7 @@ from iostats.cli import record_file, unfinished
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.cli.report import latest_runs, records_of
 from iostats.cli.terminal_form import screen_of
-from iostats.report.diff import changes, diff_text, numbers
+from iostats.report.diff import changes, diff_text, sides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,35 +100,12 @@ def _side(text: str, name: str, config: site.Config,
     """(numbers, findings or None) of a job, a file, or a part of one."""
     form, phase = _record_of(text, config, where)
     try:
-        found = numbers.numbers_of(form, name, phase, config.labels)
+        return sides.side_of(form, name, config, phase)
     except LookupError:
         parts = [one.get("name") for one in form.get("phases") or () if isinstance(one, dict)]
         raise DiffUnreadable(f"{text}: no part {phase!r:.80}; "
                              + (f"there are: {', '.join(map(str, parts[:20]))}" if parts else
                                 "it has no parts (see `iostats mark`)")) from None
-    if phase is not None:
-        return found, None
-    findings, notes = _advised(form, config)
-    return found._replace(facts={**found.facts, "notes": notes}), findings
-
-
-def _advised(form: Mapping[str, Any],
-             config: site.Config) -> tuple[list[Finding] | None, list[str]]:
-    """
-    (what the report would advise, its notes on the nodes' own I/O); (None, []) where the record is
-    not of this release's form.
-    """
-    from iostats.report.advice import noise_floor
-    from iostats.report.advice.findings import findings_of
-    from iostats.totals.record import Record
-    try:
-        record = Record.of(form)
-        return findings_of(record, config), [
-            f"{config.labels.get(fs.name, fs.name)}: {note}" for fs in record.file_systems
-            for note in noise_floor.notes(fs, record.coverage.reported,
-                                          config["advice.noise_percent"], config["report.units"])]
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
-        return None, []
 
 
 def _record_of(text: str, config: site.Config,

@@ -11,15 +11,18 @@ from iostats.base.job_id import checked_job_id
 from iostats.base.units import moment_text
 from iostats.load.time_lines import history_of
 from iostats.report.advice import findings
+from iostats.report.diff import changes, diff_text, sides
 from iostats.report.html import page
 from iostats.report.job_tables import labelled
+from iostats.report.job_tables import text as report_text
 from iostats.report.newer_release import as_known
 from iostats.report.why import like_runs
+from iostats.report.screen import LOG
 from iostats.report.why.causes import causes_of
 from iostats.totals.record import Record
 from iostats.web import jobs_page
 from iostats.web.asking import PageError, form_checked
-from iostats.web.layout import heads
+from iostats.web.layout import HTML, PRIVATE, PageAnswer, heads
 from iostats.web.query import address, segment
 
 TYPE_CHECKING = False
@@ -27,16 +30,20 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.load.time_lines import JobHistory
-    from iostats.web.layout import PageAnswer
     from iostats.web.pages import Visit
 
 _MARGIN_S = 60.0                    # of the time in which its nodes and file systems are shown
 _MOST_RUNS = 20
+_FILES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "html": HTML}
+_WIDTH = 100                        # columns of a comparison
 _MOST_LIKE = 5                      # runs of the same name and user that it is compared with
 
 
 def job(visit: Visit) -> PageAnswer:
-    """The page of /job/ID, of one run of a job; of an array's number a list of its tasks."""
+    """
+    The page of /job/ID, of one run of a job; of an array's number a list of its tasks.  `format`:
+    a file to download instead; `with`: another job that it is compared with.
+    """
     q, name = visit.query, checked_job_id(visit.rest, "job") if visit.rest else ""
     if not name:
         raise PageError(404, "expected a job's id behind /job/")
@@ -54,23 +61,74 @@ def job(visit: Visit) -> PageAnswer:
     chosen = [one for one in records if run in (-1, one.job.attempt or 0)]
     if not chosen:
         raise PageError(404, f"of job {name} there is no run {run}")
+    kind = q.one_of("format", ("", *_FILES), "")
+    if kind:
+        return _file(visit, chosen[-1], kind)
+    if q.text("with"):
+        return _comparison(visit, chosen[-1], checked_job_id(q.text("with"), "with"), who)
     return _report(visit, chosen[-1], records, who)
 
 
 def _report(visit: Visit, form: Record, runs: list[Record], who: dict[str, Any]) -> PageAnswer:
-    history = _history(visit, form)
     with form_checked("a record"):
-        record = labelled(form, visit.config)
-        sections = page.sections(
-            record, visit.config, findings.findings_of(record, visit.config),
-            causes_of(record, history, _runs_like(visit, record), visit.config), history,
-            findings.looked_at(record, visit.config))
+        record, *parts = _parts_of_report(visit, form)
+        sections = page.sections(record, visit.config, *parts,
+                                 findings.looked_at(record, visit.config))
         links = _links(visit, record)
         shown_as = record.job.id
         others = [(f"Run {(one.job.attempt or 0) + 1}", visit.query.link(run=one.job.attempt or 0),
                    one is form) for one in runs[-_MOST_RUNS:]] if len(runs) > 1 else []
-    return visit.page("job.html", f"Job {one_line(shown_as)[:60]}", "", who=who, sections=sections,
-                      links=links, runs=others)
+    return visit.page(
+        "job.html", f"Job {one_line(shown_as)[:60]}", "", who=who, sections=sections, links=links,
+        runs=others, downloads=[(kind.upper(), visit.query.link(format=kind)) for kind in _FILES],
+        chosen=[(name, visit.query.text(name)) for name in ("cluster", "run")
+                if name in visit.query.values])
+
+
+def _parts_of_report(visit: Visit, form: Record) -> tuple[Any, ...]:
+    """(the labelled record, its findings, causes and history) for html/page.py."""
+    record, history = labelled(form, visit.config), _history(visit, form)
+    return (record, findings.findings_of(record, visit.config),
+            causes_of(record, history, _runs_like(visit, record), visit.config), history)
+
+
+def _file(visit: Visit, form: Record, kind: str) -> PageAnswer:
+    """The report as a file, as `iostats report --format` and --html have it."""
+    with form_checked("a record"):
+        if kind == "html":
+            record, *parts = _parts_of_report(visit, form)
+            text = page.page(record, visit.config, *parts, made_at=time.time(),
+                             looked_at=findings.looked_at(record, visit.config))
+        else:
+            text = report_text(labelled(form, visit.config), visit.config, kind)
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in form.job.id)
+    return PageAnswer(200, _FILES[kind], text.encode("utf-8", "replace"), (
+        *PRIVATE, ("Content-Disposition", f'attachment; filename="job-{name[:100]}.{kind}"')))
+
+
+def _comparison(visit: Visit, form: Record, other: str, who: dict[str, Any]) -> PageAnswer:
+    """What changed from another job to this one, as `iostats diff` has it."""
+    with form_checked("a record"):
+        found = [as_known(one) for one in visit.ask("record", {"job": other})]
+        if len({(_cluster(one), one.job.id) for one in found}) > 1:
+            raise PageError(400, f"{other} is several jobs; name one of them")
+        if not found:
+            raise PageError(404, f"no job {other} that you may see is known here")
+        last = max(found, key=lambda one: one.job.attempt or 0)
+        names = [one_line(one.job.id) for one in (last, form)]
+        if names[0] == names[1]:
+            names = [f"{name} (run {(one.job.attempt or 0) + 1})"
+                     for name, one in zip(names, (last, form))]
+        (a, of_a), (b, of_b) = (sides.side_of(one, name, visit.config)
+                                for one, name in zip((last, form), names))
+        text = diff_text.as_text(changes.compared(a, b, of_a, of_b), visit.units,
+                                 LOG._replace(width=_WIDTH), True)
+    return visit.page(
+        "compare.html", f"Jobs {names[0][:60]} and {names[1][:60]} compared", "", who=who,
+        text=text, other=other, command=f"iostats diff {names[0]} {names[1]}",
+        links=[(f"Job {one_line(one.job.id)[:60]}", address(
+            f"{visit.base}/job/{segment(one.job.id)}", cluster=_cluster(one)))
+            for one in (last, form)])
 
 
 def _history(visit: Visit, record: Record) -> JobHistory | None:

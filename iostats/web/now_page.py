@@ -11,6 +11,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from iostats.base.errors import UsageError
+from iostats.base.units import duration_in_words, moment_text
 from iostats.load import levels, table
 from iostats.load.amounts import LATENCY, METRICS, SHOWN, SORT
 from iostats.web.asking import PageError, form_checked
@@ -96,9 +97,24 @@ def part(visit: Visit, q: PageQuery) -> str:
         body = rows(headings, [[named(cell) if not hasattr(cell, "__html__") else cell
                                 for cell in row] for row in cells],
                     dict.fromkeys(range(len(sums)), "sum"))
-        title = table.title(answer, visit.labels, "")
+        title = _title(answer, headings)
     return visit.part("now_part.html", title=title, headings=heads(headings), rows=body,
                       count=count, notes=notes, is_old=bool(answer.get("is_old")))
+
+
+def _title(answer: dict[str, Any], headings: list[Heading]) -> str:
+    """The line above the table: when, how old, over how long, and the order."""
+    words = [moment_text(answer["at"])]
+    ages = [duration_in_words(answer[name]) for name in ("newest_reading_s", "oldest_reading_s")
+            if answer.get(name) is not None]
+    if ages:
+        words.append(f"sampled {' to '.join(dict.fromkeys(ages))} ago")
+    if answer["kind"] == levels.RATES:
+        words.append(f"averages over {answer['span_s']:.{0 if answer['span_s'] >= 10 else 1}f} s")
+    else:
+        words.append(f"totals since {moment_text(answer['began'], unknown='the entries began')}")
+    words += [f"sorted by {one.title}" for one in headings if one.sorted]
+    return ", ".join(words) + "."
 
 
 def _headings(columns: list[TextColumn], q: PageQuery,
@@ -117,7 +133,8 @@ def _headings(columns: list[TextColumn], q: PageQuery,
         if sort:
             link = q.link(sort=sort)
             order = "descending" if question["sort"] == sort else ""
-        keep = 2 if not place or column.metric in ("write_bytes", "read_bytes") else (
+        keep = 2 if not place or column.metric in (
+            "write_bytes", "read_bytes", *question["show"]) else (
             1 if column.metric or column.title in ("USER", "NAME") else 0)
         found.append(Heading(title, "milliseconds that a storage server took for a request, on "
                              "average" if column.metric == LATENCY else "", link, order,

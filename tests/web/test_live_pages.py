@@ -84,7 +84,7 @@ def test_a_hundred_watchers_cost_the_sites_server_what_one_costs(pages):
     hundred = parts_of(pages, READERS)
     assert 3 == alone and len(pages.site.asked) <= alone + 1, pages.site.asked
     assert {3} == set(map(len, hundred)) and len({part for parts in hundred for part in parts}) <= 4
-    assert b"rates over 20 s, by job" in one[0][0]
+    assert b"averages over 20 s, sorted by Written MiB/s." in one[0][0]
 
 
 def test_an_ordinary_user_is_sent_what_the_sites_server_gives_that_user(pages):

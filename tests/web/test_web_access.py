@@ -404,3 +404,47 @@ def test_silent_connections_make_room_for_one_who_asks(web):
         assert [200] * 3 == [other.get("/jobs", ALICE).status for _ in range(3)]
         for one in silent:
             one.close()
+
+
+# -- what a job's page offers ----------------------------------------------------------------------
+
+@pytest.mark.parametrize("kind, content_type, text", [
+    ("json", "application/json", '"id": "4711"'), ("csv", "text/csv", "4711,scratch,application,"),
+    ("html", "text/html", "Self-contained: this file loads nothing from the network.")])
+def test_a_jobs_report_is_downloaded_by_those_who_may_see_it(web, kind, content_type, text):
+    """As `iostats report` has it, under a name of its own."""
+    assert f'href="?format={kind}"' in web.get("/job/4711", ALICE).text
+    answer = web.get(f"/job/4711?format={kind}", ALICE)
+    assert 200 == answer.status and text in answer.text
+    assert answer.headers["content-type"].startswith(content_type)
+    assert f'attachment; filename="job-4711.{kind}"' == answer.headers["content-disposition"]
+    refused = web.get(f"/job/4711?format={kind}", BOB)
+    assert 404 == refused.status and text not in refused.text
+
+
+def test_a_job_is_compared_with_another_one_of_those_that_may_be_seen(web):
+    """4717 read 37,019 bytes, 4711 41,003, both in 23 calls."""
+    answer = web.get("/job/4711?with=4717", ALICE)
+    assert 200 == answer.status
+    assert re.search("bytes read +36.2 KiB +40.0 KiB", answer.text)
+    assert "iostats diff 4717 4711" in answer.text
+    assert 404 == web.get("/job/4711?with=4713", ALICE).status      # bob's
+    assert 400 == web.get(f"/job/4711?with={'9' * 200}", ALICE).status
+    assert 400 == web.get("/job/4711?format=exe", ALICE).status
+
+
+@pytest.mark.parametrize("user, has_nodes", [(ALICE, False), (READER, True)])
+@pytest.mark.parametrize("path", ["/jobs", "/job/4711", "/now", "/fs", "/events", "/docs"])
+def test_the_menu_has_what_a_user_may_open(web, path, user, has_nodes):
+    """Nodes are for those who may see all jobs."""
+    web.get("/jobs", user)                      # documents ask nothing; the rights are known then
+    links = re.findall(r'<li><a href="(/[a-z]+)"', web.get(path, user).text)
+    assert has_nodes == ("/nodes" in links) and {"/jobs", "/events", "/docs"} <= set(links)
+
+
+def test_a_refusal_says_so_and_leads_to_the_users_own_jobs(web):
+    answer = web.get("/nodes", ALICE)
+    assert 403 == answer.status and "<h1>Access denied</h1>" in answer.text
+    assert "a node&#39;s numbers include every user&#39;s I/O" in answer.text
+    assert '<a href="/jobs">Today\'s jobs</a>' in answer.text
+    assert "<h1>Invalid request</h1>" in web.get("/jobs?since=x", ALICE).text

@@ -37,7 +37,7 @@ class Live:
         return self.server.sweep({"OST0007": {
             "4711": {"write_bytes": (23 * number, 23 * MIB * number)},
             "4713": {"write_bytes": (37 * number, 37 * MIB * number)},
-            "cp.0": {"punch": (11 * number, 410 * number)}}})
+            "cp.0": {"punch": (11 * number, 410 * number)}}, "OST0011": {}, "OST0013": {}})
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,8 @@ def site():
 
 PAGES = {"jobs": "/jobs?since=now-1day", "job": "/job/4711", "hostile job": "/job/4713",
          "now": "/now?by=job", "nodes": "/nodes", "not connected": "/nodes/down",
-         "events": "/events", "file systems": "/fs", "file system": "/fs/scratch?since=now-1hour",
+         "comparison": "/job/4711?with=4713", "events": "/events", "file systems": "/fs",
+         "file system": "/fs/scratch?since=now-1hour",
          "documents": "/docs", "a document": "/docs/advice", "a wide document": "/docs/ldms"}
 
 
@@ -130,6 +131,26 @@ def test_the_lines_of_a_file_system_have_what_its_storage_servers_counted(
         text.partition(" of ")[0] for text in browser.texts(".figures figcaption a"))
     titles = browser.texts(".figures figcaption bdi")
     assert "(no job)" in titles and ["OST0007"] == titles[-1:]
+    assert ["2 idle targets"] == [one for one in browser.texts("summary") if "idle" in one]
+    assert ["OST0011", "OST0013"] == browser.texts("details .about bdi")
+
+
+def test_a_table_that_is_wider_than_a_phone_shows_that_it_continues(site, browser):  # noqa: F811
+    """By a shadow at its right, which the last columns cover once they are scrolled to."""
+    browser.size(*NARROW)
+    browser.open(site.proxy.address + "/now?show=open,close,mkdir,latency")
+    table = "const table = document.querySelector('#live .scroll');"
+    assert browser.script(table + "return table.scrollWidth > table.clientWidth + 40")
+    assert 4 == str(browser.script(table + "return getComputedStyle(table).backgroundImage")).count(
+        "linear-gradient")
+    assert "local, local, scroll, scroll" == browser.script(
+        table + "return getComputedStyle(table).backgroundAttachment")
+
+
+def test_states_are_spelled_out_on_a_phone(site, browser):  # noqa: F811
+    browser.size(*NARROW)
+    browser.open(site.proxy.address + "/jobs?since=now-1day")
+    assert 2 == browser.text("tbody").count("COMPLETED")
 
 
 def test_a_page_can_be_walked_with_the_keyboard(site, browser):  # noqa: F811
