@@ -132,9 +132,9 @@ def _of_time(title: str, of: str, about: str, record: Record, began: float, ever
 
 def _time_axis(record: Record, began: float, every_s: float, count: int) -> TimeAxis:
     """A TimeAxis that has all of the job's time, with clock times where its start is known."""
-    job = record.job
-    return TimeAxis(began, every_s, count, job.started, 0.0, None if None in (
-        job.started, job.ended) else job.ended - job.started)
+    started, ended = record.job.started, record.job.ended
+    return TimeAxis(began, every_s, count, started, 0.0,
+                    None if started is None or ended is None else ended - started)
 
 
 def _per_second(amounts: Sequence[float | None], every_s: float) -> list[float | None]:

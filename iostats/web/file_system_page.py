@@ -142,8 +142,8 @@ def figure_of(title: str, line: Line | None, ident: str,
     for metric, words, kind, unit in [one for one in there if any(line.amounts[one[0]])] or there:
         panels.append(Panel(words, unit, [Curve(words.lower(), kind, rates(line, metric))],
                             has_lower_bounds(line)))
-    times = latency_panel(line, "Mean time of a request")
-    panels += [times] if times else []
+    latency = latency_panel(line, "Mean time of a request")
+    panels += [latency] if latency else []
     if not panels:
         return None
     axis = TimeAxis(line.began - since, line.every_s, count, since, 0.0, until - since)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.load.time_lines import JobHistory
+    from iostats.report.advice.finding import Finding
+    from iostats.report.why.cause import Cause
     from iostats.web.pages import Visit
 
 _MARGIN_S = 60.0                    # of the time in which its nodes and file systems are shown
@@ -71,8 +73,8 @@ def job(visit: Visit) -> PageAnswer:
 
 def _report(visit: Visit, form: Record, runs: list[Record], who: dict[str, Any]) -> PageAnswer:
     with form_checked("a record"):
-        record, *parts = _parts_of_report(visit, form)
-        sections = page.sections(record, visit.config, *parts,
+        record, advised, causes, history = _parts_of_report(visit, form)
+        sections = page.sections(record, visit.config, advised, causes, history,
                                  findings.looked_at(record, visit.config))
         links = _links(visit, record)
         shown_as = record.job.id
@@ -85,7 +87,8 @@ def _report(visit: Visit, form: Record, runs: list[Record], who: dict[str, Any])
                 if name in visit.query.values])
 
 
-def _parts_of_report(visit: Visit, form: Record) -> tuple[Any, ...]:
+def _parts_of_report(visit: Visit, form: Record) -> tuple[
+        Record, list[Finding], list[Cause], JobHistory | None]:
     """(the labelled record, its findings, causes and history) for html/page.py."""
     record, history = labelled(form, visit.config), _history(visit, form)
     return (record, findings.findings_of(record, visit.config),
@@ -96,9 +99,9 @@ def _file(visit: Visit, form: Record, kind: str) -> PageAnswer:
     """The report as a file, as `iostats report --format` and --html have it."""
     with form_checked("a record"):
         if kind == "html":
-            record, *parts = _parts_of_report(visit, form)
-            text = page.page(record, visit.config, *parts, made_at=time.time(),
-                             looked_at=findings.looked_at(record, visit.config))
+            record, advised, causes, history = _parts_of_report(visit, form)
+            text = page.page(record, visit.config, advised, causes, history, time.time(),
+                             findings.looked_at(record, visit.config))
         else:
             text = report_text(labelled(form, visit.config), visit.config, kind)
     name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in form.job.id)

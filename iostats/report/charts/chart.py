@@ -28,7 +28,8 @@ Attributes:
     of: of what: the name of a file system; "" where the title has it.
 """
 
-TimeAxis = namedtuple("TimeAxis", "began every_s count at since until", defaults=(None,) * 3)
+TimeAxis = namedtuple("TimeAxis", "began every_s count at since until", defaults=(
+    None, None, None))
 TimeAxis.__doc__ = """
 Equal intervals of time.
 
