@@ -4,7 +4,7 @@ The numbers along an axis: 1, 2, 5 of a power of ten, of 1024 for bytes, and of 
 
 from __future__ import annotations
 
-import time
+from datetime import datetime, timedelta
 from math import ceil, floor, isfinite, log10
 
 from iostats.base.units import bytes_text, moment_text
@@ -121,14 +121,15 @@ def clock_ticks(at: float, began: float, ended: float) -> list[tuple[float, str]
 
     Midnight is written as its day.
 
-    >>> import os; os.environ["TZ"] = "UTC"; time.tzset()
+    >>> import os, time; os.environ["TZ"] = "UTC"; time.tzset()
     >>> clock_ticks(1795168807, -7, 53)
     [(-7, '10:00:00'), (23, '10:00:30'), (53, '10:01:00')]
     >>> clock_ticks(1795168807, 0, 86400)[1:4]
     [(28793, '18:00'), (50393, 'Nov 21'), (71993, '06:00')]
     """
     try:
-        local = at + time.localtime(at + began).tm_gmtoff
+        offset = datetime.fromtimestamp(at + began).astimezone().utcoffset() or timedelta()
+        local = at + round(offset.total_seconds())
     except (ValueError, OverflowError, OSError):                # some clock said so
         return []
     span = ended - began
