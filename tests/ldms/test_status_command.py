@@ -1,6 +1,7 @@
 """`iostats ldms status` as users call it, with a real etcd."""
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -38,8 +39,9 @@ def test_what_is_in_etcd_is_shown_and_nonsense_in_it_is_a_line(etcd):
         own.put(own.key("instances", "mgmt2.37"), b'{"ready": true, "since": NaN}')
     found = status(etcd)
     assert (0, "") == (found.returncode, found.stderr)
+    assert re.search(r"level 2 aggregators l2/top: 1 of 1 up, by mgmt1\.4711, \d+ s ago\n",
+                     found.stdout)
     for text in (f"{etcd.prefix}: description 1, loaded ", " by alice@mgmt1: first\n",
-                 "level 2 aggregators l2/top: 1 of 1 up, by mgmt1.4711\n",
                  "  2         23         19    41  1.00\n", "\\x1b[2J",
                  f"not understood: /{etcd.prefix}/status/bad: expected zlib: ",
                  f"not understood: /{etcd.prefix}/agents_seen/oss2: expected an object\n",

@@ -45,7 +45,7 @@ samplers node[001-100]: 99 of 100 up, nothing watches them: as of {at[2]}, 1 not
   node007  hung   {at[1]}         0  no answer within 5 s
   node011  up     {at[1]}         0  no plugin meminfo1
 
-level 1 aggregators agg-[1-2]: 1 of 2 up, by mgmt1.4711
+level 1 aggregators agg-[1-2]: 1 of 2 up, by mgmt1.4711, 3 s ago
   aggregator  state  since     restarts  producers  connected  sets  load
   agg-1       up     {at[3]}         0         23         19    41  1.93
   agg-2       down   {at[4]}         3          -          -     -     -  connection refused
@@ -70,8 +70,8 @@ def test_a_level_above_that_leaves_a_hung_one_says_so_at_80_columns():
     top = GroupStatus("top-1", AGGREGATOR, 2, 37, NOW - 3, "mgmt1.4711", (
         DaemonRow("top-1", "up", NOW - 3600, "", 0, True, (text,), 2, 1, 41, 1.0),))
     seen = SEEN._replace(groups=[top], owners={"top-1": "mgmt1.4711"})
-    assert "level 2 aggregators top-1: 1 of 1 up, by mgmt1.4711, 1 with stopped producers" in list(
-        lines(seen, NOW, 80))
+    assert "level 2 aggregators top-1: 1 of 1 up, by mgmt1.4711, 3 s ago, 1 partly stopped" in (
+        list(lines(seen, NOW, 80)))
     assert any(line.endswith(text) for line in lines(seen, NOW, None))
 
 
@@ -92,9 +92,9 @@ def test_a_description_that_cannot_be_read_is_not_none():
 @pytest.mark.parametrize("ago, said", [
     (600, "mgmt1.4711 has said nothing for 10 min, or its clock is behind"),
     (97, "mgmt1.4711 has said nothing for 97 s, or its clock is behind"),
-    (71, "by mgmt1.4711"),
+    (71, "by mgmt1.4711, 71 s ago"),
     (-300, "by mgmt1.4711, whose clock is 5 min ahead of this host's"),
-    (-3, "by mgmt1.4711")])
+    (-3, "by mgmt1.4711, 0 s ago")])
 def test_an_owner_that_says_nothing_or_has_another_time_is_told(ago, said):
     one = GroupStatus("agg-[1-2]", AGGREGATOR, 1, 37, NOW - ago)
     [line] = [line for line in lines(SEEN._replace(groups=[one]), NOW, None) if "level" in line]

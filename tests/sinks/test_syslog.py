@@ -20,6 +20,7 @@ from processes import free_port, until
 from sink_desk import Said, config_of, number_of
 
 from iostats.base.errors import ConfigError
+from iostats.base.addresses import Addresses
 from iostats.sinks import syslog
 from iostats.sinks.syslog import sender
 from iostats.sinks.syslog.messages import counted, local_message, message
@@ -190,6 +191,41 @@ def test_a_log_server_that_was_restarted_gets_what_comes_then(monkeypatch):
     until(lambda: len(second.ids()) == 2, what="the others")
     sink.close()
     second.close()
+
+
+def test_a_log_server_that_never_reads_is_two_lines(monkeypatch):
+    """It takes some messages after each new connection; at the end nothing is said either."""
+    monkeypatch.setattr(sender, "AGAIN_S", (0.01, 0.02))
+    silent = socket.socket()
+    silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    silent.bind(("127.0.0.1", 0))
+    silent.listen(100)
+    said = Said()
+    sink = made(f"tcp://127.0.0.1:{silent.getsockname()[1]}", said, timeout=1)
+    events = [an_event(id=f"{number:016x}", time=AT, last=AT, message="x" * 500)
+              for number in range(200_000)]
+    thread = threading.Thread(target=sink.keep_events, args=(events, {}))
+    thread.start()
+    until(lambda: number_of(sink, "iostats_syslog_failures") >= 4, what="some tries")
+    sink.close()
+    thread.join(20)
+    silent.close()
+    assert ["timed out", "takes messages again"] == [
+        text for line in said for text in ("timed out", "takes messages again") if text in line]
+
+
+def test_a_name_that_hangs_is_given_up_after_the_timeout(monkeypatch):
+    wake = threading.Event()
+    monkeypatch.setattr(sender, "_addresses", Addresses(lambda *_, **__: wake.wait(60) and []))
+    said = Said()
+    sink = made("udp://log1:514", said, timeout=1)
+    thread = threading.Thread(target=sink.keep_events, args=(ids(23), {}))
+    thread.start()
+    until(lambda: said, 20, what="a line")
+    sink.close()
+    thread.join(20)
+    wake.set()
+    assert "no address of log1 within 1 s: the name server does not answer" in said[0]
 
 
 def test_the_end_keeps_what_is_not_sent(monkeypatch):

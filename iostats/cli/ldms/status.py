@@ -89,6 +89,7 @@ def as_object(seen: ClusterSeen, now: float) -> dict[str, Any]:
         found = msgspec.structs.asdict(status)
         groups.append({**found, "rows": [msgspec.structs.asdict(row) for row in status.rows],
                        "owner": seen.owners.get(status.group),
+                       "age_s": round(max(0.0, now - status.time), 3) if status.time else None,
                        "daemons": status.daemons, "up": status.count("up"),
                        "events": [as_json(event) for event in status.events]})
     return {"prefix": seen.prefix, "time": round(now, 3),

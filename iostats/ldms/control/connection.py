@@ -22,6 +22,7 @@ import socket
 import struct
 from collections import namedtuple
 
+from iostats.base.addresses import Addresses
 from iostats.ldms.control import answers, authentication
 from iostats.ldms.control.commands import CannotBeSaid
 from iostats.ldms.control.errors import (
@@ -45,6 +46,7 @@ from iostats.ldms.statements.statement import Statement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from iostats.ldms.control.observed import SetInfo
@@ -66,6 +68,9 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 2), (socket.TCP_
 
 _ENDED = (errno.ECONNREFUSED, errno.ECONNRESET)
 _MOST_SETS = 1_000_000                          # of a directory, a real one of 250 MB
+
+
+_addresses = Addresses()                        # of all daemons
 
 
 class Connection(asyncio.Protocol):
@@ -109,8 +114,9 @@ class Connection(asyncio.Protocol):
         """
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         loop = asyncio.get_running_loop()
-        connecting = loop.create_task(loop.create_connection(
-            lambda: cls(where, auth or Authentication(), answer_within_s), host, port))
+        connecting = loop.create_task(_connected(
+            lambda: cls(where, auth or Authentication(), answer_within_s), host, port,
+            connect_within_s))
         try:
             # Not wait_for: before Python 3.12 it loses a cancellation that comes together with
             # the result, and who closes us would wait for ever.
@@ -317,6 +323,20 @@ class Connection(asyncio.Protocol):
                     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
                                         struct.pack("ii", 1, 0))
             self._transport.abort()
+
+
+async def _connected(make: Callable[[], Connection], host: str, port: int, timeout_s: float
+                     ) -> tuple[asyncio.Transport, Connection]:
+    """A connection to the first address of `host` that accepts one; OSError."""
+    loop, errors = asyncio.get_running_loop(), []
+    for *_, address in await _addresses.when_known(host, port, timeout_s):
+        try:
+            return await loop.create_connection(make, address[0], port)
+        except OSError as error:
+            errors.append(error)
+    if len({str(error) for error in errors}) == 1:
+        raise errors[0]
+    raise OSError("; ".join(map(str, errors)) or f"no address of {host}")
 
 
 def _closed(connecting: asyncio.Task[tuple[asyncio.Transport, Connection]]) -> None:

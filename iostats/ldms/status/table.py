@@ -101,13 +101,13 @@ def _group(seen: ClusterSeen, status: GroupStatus, now: float, every: bool) -> I
         told.append(f"by {owner}, whose clock is {duration_in_words(status.time - now)} ahead of "
                     f"this host's")
     else:
-        told.append(f"by {owner}")
+        told.append(f"by {owner}, {duration_in_words(max(0.0, now - status.time))} ago")
     wrong = sum(row.state == UP and not row.as_wanted for row in status.rows)
     if wrong:
         told.append(f"{wrong:,} not as described")
     leaving = sum(row.state == UP and row.as_wanted and bool(row.wrong) for row in status.rows)
     if leaving:
-        told.append(f"{leaving:,} with stopped producers")
+        told.append(f"{leaving:,} partly stopped")
     revision = None if seen.revision is None else seen.revision.number
     if status.revision is not None and revision is not None and status.revision != revision:
         told.append(f"still description {status.revision}")

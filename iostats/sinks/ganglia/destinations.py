@@ -14,6 +14,7 @@ import ipaddress
 import socket
 import struct
 
+from iostats.base.addresses import Addresses
 from iostats.base.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
 
 PORT = 8649                             # gmond's
+_NAME_TIMEOUT_S = 3.0
+_addresses = Addresses()
 
 
 def addresses_of(config: Config) -> list[tuple[str, int]]:
@@ -96,9 +99,8 @@ class GmondAddress:
 
     def _open(self) -> socket.socket:
         # gmond listens to IPv4 where nothing else is said.
-        family, kind, protocol, _, address = min(socket.getaddrinfo(
-            self._host, self._port, type=socket.SOCK_DGRAM),
-            key=lambda one: one[0] != socket.AF_INET)
+        family, kind, protocol, _, address = min(_addresses.get(
+            self._host, self._port, _NAME_TIMEOUT_S, socket.SOCK_DGRAM), key=lambda one: one[0] != socket.AF_INET)
         found = socket.socket(family, kind, protocol)
         try:
             if ipaddress.ip_address(str(address[0]).partition("%")[0]).is_multicast:

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 
+from iostats.base.addresses import Addresses
 from iostats.sinks import Number
 from iostats.sinks.syslog import FACILITIES, NAME, NUMBERS, SEVERITIES, log_server
 from iostats.sinks.syslog.messages import counted, local_message, message
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
 AGAIN_S = (1.0, 60.0)               # the first and the longest pause after a failure
 SAY_AGAIN_S = 3600.0
+# A receiver that accepts connections and never reads takes some messages after each new connection:
+# one that fails again so soon after it recovered has not recovered.
+STEADY_S = 60.0
+
+
+_addresses = Addresses()
 
 
 class LogServer:
@@ -64,15 +71,22 @@ class LogServer:
 
     def _opened(self) -> socket.socket:
         if self._protocol == "tcp":
-            return socket.create_connection((self._host, self._port), self._timeout_s)
+            for place, (family, kind, *_, address) in enumerate(addresses := _addresses.get(
+                    self._host, self._port, self._timeout_s)):
+                try:
+                    return self._connected(family, address, kind)
+                except OSError:
+                    if place == len(addresses) - 1:
+                        raise
         if self.is_local:
             return self._connected(socket.AF_UNIX, self.name)
-        family, *_, address = socket.getaddrinfo(self._host, self._port,
-                                                 type=socket.SOCK_DGRAM)[0]
+        family, *_, address = _addresses.get(self._host, self._port, self._timeout_s,
+                                             socket.SOCK_DGRAM)[0]
         return self._connected(family, address)
 
-    def _connected(self, family: int, address: Any) -> socket.socket:
-        found = socket.socket(family, socket.SOCK_DGRAM)
+    def _connected(self, family: int, address: Any, kind: int = socket.SOCK_DGRAM
+                   ) -> socket.socket:
+        found = socket.socket(family, kind)
         try:
             found.settimeout(self._timeout_s)           # a full queue of /dev/log is waited for
             found.connect(address)
@@ -121,7 +135,9 @@ class Syslog:
         self.stopped = threading.Event()
         self._sent = self._left_out = self._failures = 0
         self._failing_since: float | None = None
-        self._said_at = -SAY_AGAIN_S
+        self._well_since: float | None = None       # of a receiver that failed soon after that
+        self._said_at = self._recovered_at = -SAY_AGAIN_S
+        self._outage_began, self._is_unsteady = 0.0, False
 
     def sweep(self, sweep: Any, harvest: Any) -> None:
         """It has nothing of sweeps."""
@@ -150,13 +166,19 @@ class Syslog:
         try:
             self._to.send(data)
         except OSError as error:
-            self._failures += 1
-            self._tell(error.strerror or str(error))
+            if not self.stopped.is_set():           # else close() has taken the socket
+                self._failures += 1
+                self._tell(error.strerror or str(error))
             return False
         self._sent += 1
         if self._failing_since is not None:
-            away_s = time.monotonic() - self._failing_since
-            self._failing_since, self._said_at = None, -SAY_AGAIN_S
+            now = time.monotonic()
+            if self._well_since is None:
+                self._well_since = now
+            if self._is_unsteady and now - self._well_since < STEADY_S:
+                return True
+            away_s = self._well_since - self._failing_since
+            self._failing_since, self._recovered_at = None, now
             gone = self._left_out
             left_out = ("" if not gone else ", 1 event was left out" if gone == 1 else
                         f", {gone:,} events were left out")
@@ -166,8 +188,12 @@ class Syslog:
 
     def _tell(self, why: str) -> None:
         now = time.monotonic()
+        self._well_since = None
         if self._failing_since is None:
-            self._failing_since = now
+            self._is_unsteady = now - self._recovered_at < STEADY_S
+            if not self._is_unsteady:
+                self._outage_began, self._said_at = now, -SAY_AGAIN_S
+            self._failing_since = self._outage_began
         if now - self._said_at >= SAY_AGAIN_S:
             self._said_at = now
             self._say(f"syslog: {self._to.name}: {why}; events wait in the site's store ([syslog] "
