@@ -259,6 +259,53 @@ def test_an_address_that_is_looked_up_is_waited_for():
     assert "10.77.0.12:node2.snake" in {host for host, _ in gmond.values({"node2": RATES})}
 
 
+def hosts_of(gmond, rates, nids):
+    """{node: the hosts that have its read_bytes} of a sweep of nodes with these NIDs."""
+    gmond.slot += EVERY
+    found = values_of(gmond.made.of(gmond.slot, EVERY, {"scratch": NodeRates(
+        list(rates), [nids[node] for node in rates], [True] * len(rates),
+        numpy.array([[value, 0, 0, 0, 0, 0] for value in rates.values()],
+                    float).reshape(-1, 6),
+        [False] * len(rates), 0)}))
+    return {node: [host for (host, name), text in found.items()
+                   if name == "scratch_read_bytes" and text == str(value)]
+            for node, value in rates.items()}
+
+
+@pytest.mark.parametrize("order", [("node1", "node2"), ("node2", "node1")])
+def test_two_nodes_with_one_address_in_two_networks_are_two_hosts(order):
+    """gmond knows a host by its address: it would show the rates of the one as the other's."""
+    nids = {"node1": ["10.5.3.1@tcp"], "node2": ["10.5.3.1@o2ib"], "node3": ["10.5.3.3@tcp"]}
+    rates = {**{node: {"node1": 23, "node2": 37}[node] for node in order}, "node3": 41}
+    assert {"node1": ["node1:node1"], "node2": ["node2:node2"],
+            "node3": ["10.5.3.3:node3"]} == hosts_of(Gmond(), rates, nids)
+
+
+def test_a_node_that_comes_later_does_not_take_the_address_of_another():
+    gmond, nids = Gmond(), {"node1": ["10.5.3.1@tcp"], "node2": ["10.5.3.1@o2ib"]}
+    assert {"node1": ["10.5.3.1:node1"]} == hosts_of(gmond, {"node1": 23}, nids)
+    assert {"node1": ["10.5.3.1:node1"], "node2": ["node2:node2"]} == hosts_of(
+        gmond, {"node1": 23, "node2": 37}, nids)
+
+
+def test_an_address_that_is_free_again_is_used():
+    """node1 has done nothing for longer than `idle`, and node2 has its address now."""
+    gmond = Gmond(idle_s=EVERY)
+    nids = {"node1": ["10.5.3.1@tcp"], "node2": ["10.5.3.1@tcp"]}
+    hosts_of(gmond, {"node1": 23}, nids)
+    for _ in range(3):
+        hosts_of(gmond, {}, nids)
+    assert {"node2": ["10.5.3.1:node2"]} == hosts_of(gmond, {"node2": 37}, nids)
+
+
+def test_names_that_are_cut_to_the_same_are_two_hosts():
+    long = 200 * "n"
+    nids = {f"{long}1": ["fd00::1@tcp"], f"{long}2": ["fd00::2@tcp"]}
+    found = hosts_of(Gmond(), {f"{long}1": 23, f"{long}2": 37}, nids)
+    assert [1, 1] == [len(hosts) for hosts in found.values()]
+    assert 2 == len({host for hosts in found.values() for host in hosts})
+
+
 def test_nids_that_have_no_address():
     """Also half of one, and one that inet_aton would take."""
     assert "" == ip_of(["27@gni", "10.77.0@tcp", "1@tcp", "0x0a.1.1.1@tcp", "@tcp", "", "\0@tcp",

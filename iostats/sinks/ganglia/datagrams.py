@@ -26,6 +26,7 @@ from collections import namedtuple
 import numpy as np
 
 from iostats.load.amounts import CLIENT_METRICS
+from iostats.sinks.ganglia.hosts import ip_of
 from iostats.sinks.ganglia.packet import (
     GONE_S,
     LONGEST_NAME,
@@ -83,10 +84,11 @@ Attributes:
 class _Shown:
     """What gmond has of one node and file system."""
 
-    __slots__ = ("active", "due", "is_sent", "start")
+    __slots__ = ("active", "address", "due", "is_sent", "start")
 
-    def __init__(self, host: bytes, active: float) -> None:
-        self.start = host                   # XDR
+    def __init__(self, host: Host, active: float) -> None:
+        self.start = string(host.text)      # XDR
+        self.address = host.text.partition(":")[0]
         self.active = active                # the slot of its last I/O
         self.due = 0.0                      # the slot when metadata is to be sent again
         self.is_sent = False
@@ -122,6 +124,7 @@ class Datagrams:
         self._idle_s, self._metadata_s, self._send_low = idle_s, metadata_s, send_low
         # {file system: {node, None for the sums: what gmond has of it}}
         self._shown: dict[str, dict[str | None, _Shown]] = {}
+        self._node_at: dict[str, str] = {}          # address that gmond knows -> node
         self._due = 0                               # counts, so that not all are due at once
         self.shown = self.unnamed = self.unplaced = self.low = 0
         self.an_unnamed = self.an_unplaced = ""
@@ -159,22 +162,27 @@ class Datagrams:
         rows: Iterable[tuple[str, list[str], bool, list[float], bool, bool]] = itertools.chain(
             zip(rates.names, rates.nids, rates.is_known, values, is_active, rates.is_low),
             ((node, [], True, rest, False, bool(rates.missing)) for node in absent))
+        ambiguous: set[str] | None = None           # found when a node is new
         for node, nids, is_known, row, active, is_low in rows:
             one = known.get(node)
             if active:
                 if one is None:
                     if node == STORAGE_SERVERS:
                         continue
-                    host = self._hosts.host_of(node, nids, is_known)
+                    if ambiguous is None:
+                        ambiguous = self._ambiguous(rates)
+                    host = self._host_of(node, nids, is_known, ambiguous)
                     if host is None:
                         (unplaced if is_known else unnamed).add(node)
                         continue
-                    one = known[node] = _Shown(string(host.text), self._slot)
+                    one = known[node] = _Shown(host, self._slot)
                 one.active = self._slot
             elif one is None:
                 continue
             elif self._slot - one.active > self._idle_s:
                 del known[node]
+                if not any(node in nodes for nodes in self._shown.values()):
+                    self._node_at.pop(one.address, None)
                 continue
             if is_low and not self._send_low:
                 low.add(node)
@@ -184,6 +192,25 @@ class Datagrams:
             self._show(one, kind, [*row, is_low] if self._send_low else row, found)
         self._add_sums(fs, rates, places, found)
 
+    def _host_of(self, node: str, nids: Iterable[str], is_known: bool, ambiguous: set[str]
+                 ) -> Host | None:
+        """Its Host, by which gmond knows no other node."""
+        while True:
+            host = self._hosts.host_of(node, nids, is_known, ambiguous)
+            if host is None:
+                return None
+            address = host.text.partition(":")[0]
+            if self._node_at.setdefault(address, node) == node or address in ambiguous:
+                return host
+            ambiguous.add(address)
+
+    def _ambiguous(self, rates: NodeRates) -> set[str]:
+        """The addresses that several of these nodes have."""
+        at: dict[str, str] = {}
+        return {address for node, nids in zip(rates.names, rates.nids)
+                for address in [ip_of(nids)]
+                if address and at.setdefault(address, node) != node}
+
     def _add_sums(self, fs: str, rates: NodeRates, places: list[list[int]],
                   found: list[bytes]) -> None:
         nodes = np.array([name != STORAGE_SERVERS for name in rates.names], bool)
@@ -191,7 +218,7 @@ class Datagrams:
         known = self._shown[fs]
         one = known.get(None)
         if one is None:
-            one = known[None] = _Shown(string(self._sums.text), self._slot)
+            one = known[None] = _Shown(self._sums, self._slot)
         [sums] = _columns(rates.rates[nodes].sum(axis=0, keepdims=True), places).tolist()
         is_told = not one.is_sent or self._slot >= one.due - self._every / 2
         missing = self._missing(fs)

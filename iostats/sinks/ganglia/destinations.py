@@ -100,7 +100,8 @@ class GmondAddress:
     def _open(self) -> socket.socket:
         # gmond listens to IPv4 where nothing else is said.
         family, kind, protocol, _, address = min(_addresses.get(
-            self._host, self._port, _NAME_TIMEOUT_S, socket.SOCK_DGRAM), key=lambda one: one[0] != socket.AF_INET)
+            self._host, self._port, _NAME_TIMEOUT_S, socket.SOCK_DGRAM),
+            key=lambda one: one[0] != socket.AF_INET)
         found = socket.socket(family, kind, protocol)
         try:
             if ipaddress.ip_address(str(address[0]).partition("%")[0]).is_multicast:

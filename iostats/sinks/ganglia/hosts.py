@@ -14,11 +14,11 @@ import socket
 import threading
 import time
 
-from iostats.sinks.ganglia.packet import Host, safe
+from iostats.sinks.ganglia.packet import Host, host_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
 _KEEP_S, _TRY_AGAIN_S = 3600.0, 600.0       # an address; that there is none
 
@@ -88,19 +88,27 @@ class Hosts:
         self._way, self._domain, self._unnamed = address, domain.strip("."), unnamed
         self._lookup = lookup or AddressLookup()
 
-    def host_of(self, node: str, nids: Iterable[str], is_known: bool) -> Host | None:
-        """The Host of a node with these NIDs; None where it has none, or none yet."""
+    def host_of(self, node: str, nids: Iterable[str], is_known: bool,
+                ambiguous: Container[str] = ()) -> Host | None:
+        """
+        The Host of a node with these NIDs; None where it has none, or none yet.
+
+        `ambiguous`: addresses that other nodes have as well, as in two networks of LNet; gmond
+        would take these nodes for one, so they are known to it by their names.
+        """
         own = ip_of(nids)
+        if own in ambiguous:
+            own = ""
         if not is_known:
-            name = own or safe(node)
+            name = own or host_name(node)
             return Host(f"{name}:{name}", True) if self._unnamed else None
         full = f"{node}.{self._domain}" if self._domain and "." not in node else node
-        name = safe(full)
+        name = host_name(full)
         if self._way == "name":
             return Host(f"{name}:{name}", True)
         if self._way == "lookup":
             found = self._lookup.get(full)
             if found is None:
                 return None
-            own = found or own
+            own = own if found in ambiguous else found or own
         return Host(f"{own or name}:{name}", True)

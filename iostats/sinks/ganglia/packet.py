@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 import struct
+from binascii import crc32
 from collections import namedtuple
 
 METADATA, VALUE = 128, 133
@@ -72,6 +73,19 @@ def safe(text: str) -> str:
     """
     found = _UNSAFE.sub("_", text)[:LONGEST_NAME]
     return found if found.strip(".") else "_"
+
+
+def host_name(text: str) -> str:
+    """
+    The same for a host, a node's name or NID; two of them do not get one name.
+
+    >>> host_name("node1.cluster"), host_name("27@gni"), host_name("node 1")
+    ('node1.cluster', '27_gni', 'node_1_a65c6212')
+    """
+    found = safe(text)
+    if found == re.sub("[@:]", "_", text):
+        return found
+    return f"{found[:LONGEST_NAME - 9]}_{crc32(text.encode()):08x}"
 
 
 def number(value: float) -> str:
