@@ -184,7 +184,8 @@ def _entries():
                                {"write_bytes": value, "open": value, "punch": value})
             for name in (b"4711", b"a b:\xff", b"")]
     return [job_stats_text.text(jobs[:2], release, kind) for release in ("2.5", "2.12", "2.15.0",
-            "2.15.2", "2.17") for kind in ("OST", "MDT")]
+            "2.15.2", "2.17") for kind in ("OST", "MDT")] + [
+        job_stats_text.text(jobs[:1], "2.12").replace(b"4711", b'"47:11"')]
 
 
 @target(_entries, 16_384)
@@ -196,22 +197,24 @@ def job_stats_file(data):
     assert sum(map(len, whole)) <= len(data) + len(whole)
     prints, rows = Fingerprints(), job_stats_rows.Rows(NS)
     for _ in range(2):
-        for piece in whole:
+        for piece in prints.quotes.pieces([data], lambda: [data]):
             prints.changed(piece)
+            are_kernels = prints.quotes.are_kernels
             try:
                 with allowed():
-                    rows.read(piece, "job_stats")
+                    rows.read(piece, "job_stats", are_kernels)
             except JobStatsSyntaxError:
                 pass
             try:
                 with allowed():
-                    entry = job_stats.parse(piece, NS, "job_stats")
+                    entry = job_stats.parse(piece, NS, "job_stats", are_kernels)
             except JobStatsSyntaxError as error:
                 assert str(error).isprintable()
                 prints.refuse(piece)
                 continue
             assert entry.job_id.isprintable()
             assert len(entry.job_id) <= job_stats.LONGEST_ID
+            assert entry.job_id.encode() == job_stats.id_of(piece, are_kernels)
             # What the server's types of a sweep take.
             assert 0 <= entry.started_ns < 2**63 and 0 <= entry.seen_ns < 2**64
             for counter in entry.counters.values():

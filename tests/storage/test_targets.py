@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from types import SimpleNamespace
 
 import pytest
 from harvest_desk import StorageDesk, a_job
 
-from iostats.storage import targets
+from iostats.base import config
+from iostats.load.ranking import LoadQuery
+from iostats.lustre.job_tags import TagForm
+from iostats.storage import local_load, targets
 
 DESK = StorageDesk
 
@@ -91,3 +96,38 @@ def test_a_file_that_does_not_end_holds_up_no_other(desk, monkeypatch, limit, mo
         first, other = targets.listing(str(desk.root)).splitlines()
         assert "OST0000  cleanup 600 s   1 entries, 1 not understood" in first
         assert other.endswith("OST0011  cleanup 600 s   2 entries")
+
+
+# -- ids in quotes: a vendor's 2.14, with whole seconds --------------------------------------------
+
+def entries_of(ids, samples):
+    return b"job_stats:\n" + b"".join(
+        b"- job_id:          %s\n  snapshot_time:   1795225357\n"
+        b"  punch:           { samples: %11d, unit:  reqs }\n" % (one, samples) for one in ids)
+
+
+def test_jobs_in_a_vendors_quotes_are_jobs_for_the_doctor(desk):
+    desk.show(entries_of([b'"4711:0:a"', b"4712", b"cp.0"], 23))
+    [target] = targets.local_targets(str(desk.root))
+    found = targets.inspect(target, TagForm("%j:%u:%H").job_of)
+    assert (3, 2, 0) == (found.entries, found.jobs, found.bad)
+
+
+def test_when_quotes_turn_out_to_be_users_nothing_is_counted_twice(desk, monkeypatch):
+    """A look in which the ids have other names is a first one: `seen for the first time`."""
+    answers, clock = [], SimpleNamespace(now=0.0)
+    monkeypatch.setattr(local_load, "time", SimpleNamespace(
+        monotonic=lambda: clock.now, time=time.time, time_ns=time.time_ns))
+    load = local_load.LocalLoad(str(desk.root), config.load(os.devnull, environ={}), "%j:%u:%H",
+                                10.0)
+    both = [b'"4711:0:a"', b"4712:0:b"]
+    for ids, samples in ((both[:1], 20), (both[:1], 60), (both, 90), (both, 170)):
+        clock.now += 10.0
+        desk.show(entries_of(ids, samples))
+        if not load.look():
+            answer = load.answer(LoadQuery())
+            answers.append(({row["job"]: row["requests_per_s"] for row in answer["rows"]},
+                            answer["missing"]))
+    assert [({"4711": 4.0}, {}),
+            ({}, {"scratch": {"OST0000": "seen for the first time"}}),
+            ({'"4711:0:a"': 8.0, "4712": 8.0}, {})] == answers
