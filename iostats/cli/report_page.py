@@ -74,13 +74,13 @@ def write(records: Sequence[Record], options: argparse.Namespace, config: Config
 
 def page_of(record: Record, config: Config, history: JobHistory | None = None,
             like: Sequence[Record] = ()) -> str:
-    """The page of a labelled record, with causes where its history is known."""
-    from iostats.report.advice import findings
+    """The page of a labelled record."""
+    from iostats.report.advice.findings import looked_at
     from iostats.report.html.page import page
-    from iostats.report.why.causes import causes_of
-    causes = causes_of(record, history, like, config) if history else None
-    return page(record, config, findings.findings_of(record, config), causes, history,
-                time.time(), findings.looked_at(record, config))
+    from iostats.report.why.causes import judgement_of
+    found = judgement_of(record, config, history, like)
+    return page(record, config, found.findings, found.causes, history, time.time(),
+                looked_at(record, config))
 
 
 def _put(path: str, data: str | bytes) -> None:

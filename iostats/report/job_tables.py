@@ -24,8 +24,8 @@ from iostats.report import (
     storage_server_tables,
 )
 from iostats.report.accounting_comment import OTHERS
-from iostats.report.advice import block
-from iostats.report.advice.findings import findings_of, looked_at
+from iostats.report.advice import block, finding
+from iostats.report.advice.findings import looked_at
 from iostats.report.blocks import FILE_SYSTEM
 from iostats.report.job_numbers import most_asked
 from iostats.report.json_and_csv import as_csv, as_json
@@ -33,6 +33,9 @@ from iostats.report.newer_release import as_known
 from iostats.report.screen import LOG, finished
 from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
 from iostats.report.text_table import bytes_of_programs, file_systems_of, in_width, table
+from iostats.report.why import headline
+from iostats.report.why.cause import NOT_IN_LUSTRE, main_cause
+from iostats.report.why.causes import judgement_of
 from iostats.totals.bounds import mark, mark_of_node_mean, mark_of_operation, mark_of_source
 from iostats.totals.record import PhaseFileSystem, Record
 
@@ -83,19 +86,24 @@ def text(record: Record, config: Any, form: str = "grid", long: bool = False,
 
 
 def with_findings(record: Record, config: Any) -> Record:
-    """The record as it is printed: with its findings."""
-    return record.replaced(findings=[one._asdict() for one in findings_of(record, config)])
+    """The record as it is printed: with its findings and main cause."""
+    found = judgement_of(record, config)
+    return record.replaced(findings=list(map(finding.as_form, found.findings)),
+                           main_cause=headline.as_form(main_cause(found.causes)))
 
 
 def _findings(record: Record, config: Any, form: str, screen: Screen) -> list[str]:
-    """The block of findings, or what was looked at."""
+    """The block of the main cause and the findings, or what was looked at."""
     most = config["advice.most"]
     if not most:
         return []
-    found = findings_of(record, config)
-    return block.lines(found[:most], "" if found else looked_at(record, config), config.labels,
-                       _in_markdown if form == "markdown" else _on_terminal,
-                       form == "markdown", screen.width if screen.is_wrapped else block.WIDTH)
+    judgement = judgement_of(record, config)
+    found, cause = judgement.findings, main_cause(judgement.causes)
+    is_answered = bool(found or (cause and cause.kind == NOT_IN_LUSTRE))
+    return block.lines(found[:most], "" if is_answered else looked_at(record, config),
+                       config.labels, _in_markdown if form == "markdown" else _on_terminal,
+                       form == "markdown", screen.width if screen.is_wrapped else block.WIDTH,
+                       headline.line(cause) if cause else "")
 
 
 def _with_short_names(value: Any) -> Any:

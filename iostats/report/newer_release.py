@@ -34,8 +34,9 @@ def as_known(form: Mapping[str, Any]) -> Record:
     notes = form.get("notes")
     if isinstance(notes, list) and any(str(note).startswith(NOTE) for note in notes):
         return Record.of(form)                  # it has been here before
-    if form.get("findings") is not None:
-        form = {**form, "findings": None}       # they are made anew from what is known
+    if form.get("findings") is not None or form.get("main_cause") is not None:
+        # They are made anew from what is known.
+        form = {**form, "findings": None, "main_cause": None}
     is_other = form.get("schema") != SCHEMA
     walk = _KnownMembers(is_other)
     known = walk.of("Record", form, "")

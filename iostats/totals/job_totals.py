@@ -421,7 +421,7 @@ class Totals:
             nodes={node: self._nodes[node] for node in sorted(self._nodes)},
             notes=notes_of(self._notes, self._fold),
             events=events if self.events.are_known else None, events_more=more,
-            findings=None)
+            findings=None, main_cause=None)
 
     @property
     def _incomplete(self) -> bool:

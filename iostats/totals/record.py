@@ -741,23 +741,41 @@ class RecordedFinding(RecordPart):
     Attributes:
         id: of the rule, such as small_writes
         file_system: as Lustre calls it; "" where it is about the whole job
-        weight: how much of the job's time or of its I/O it is about, from 0 to 1; above 1 where
-            data was lost
         number: what made the rule hold
         meaning: what that means
         advice: what to do
         link: where more is said; "" for nowhere
         evidence: {name: number} of what the rule has looked at; null where one is not known
+        cost: at most this part of the run time, from 0 to 1: all calls that it is about, as if no
+            two had been at the same time; null where that was not measured
     """
 
     id: str
     file_system: str
-    weight: Seconds
     number: str
     meaning: str
     advice: str
     link: str
     evidence: dict[str, Amount | None]
+    cost: Share | None
+
+
+@dataclass
+class RecordedCause(RecordPart):
+    """
+    What explains most of a job's run time: docs/why.md.
+
+    Attributes:
+        kind: not_in_lustre, fault, busy_target, slow_target or own_pattern
+        headline: the same in words
+        confidence: high, medium or low
+        cost: at most this part of the run time, from 0 to 1; null where that was not measured
+    """
+
+    kind: str
+    headline: str
+    confidence: str
+    cost: Share | None
 
 
 @dataclass
@@ -780,10 +798,12 @@ class Record(RecordPart):
         events_more: how many more there were
         findings: what its numbers mean and what to do, the most important first, in what is
             printed; null in what is stored, as they are made anew for each report
+        main_cause: what explains most of its run time, as far as this record shows it, in what is
+            printed; null where that is not known, and in what is stored
     """
 
     _absent = {"harvest": None, "by_node": None, "events": None, "events_more": 0,
-               "findings": None}
+               "findings": None, "main_cause": None}
 
     schema: SchemaNumber
     short: bool
@@ -799,3 +819,4 @@ class Record(RecordPart):
     events: list[JobEvent] | None
     events_more: Count
     findings: list[RecordedFinding] | None
+    main_cause: RecordedCause | None

@@ -10,7 +10,7 @@ from iostats.base.errors import one_line
 from iostats.base.job_id import checked_job_id
 from iostats.base.units import moment_text
 from iostats.load.time_lines import history_of
-from iostats.report.advice import findings
+from iostats.report.advice.findings import looked_at
 from iostats.report.diff import changes, diff_text, sides
 from iostats.report.html import page
 from iostats.report.job_tables import labelled
@@ -18,7 +18,7 @@ from iostats.report.job_tables import text as report_text
 from iostats.report.newer_release import as_known
 from iostats.report.why import like_runs
 from iostats.report.screen import LOG
-from iostats.report.why.causes import causes_of
+from iostats.report.why.causes import judgement_of
 from iostats.totals.record import Record
 from iostats.web import jobs_page
 from iostats.web.asking import PageError, form_checked
@@ -75,7 +75,7 @@ def _report(visit: Visit, form: Record, runs: list[Record], who: dict[str, Any])
     with form_checked("a record"):
         record, advised, causes, history = _parts_of_report(visit, form)
         sections = page.sections(record, visit.config, advised, causes, history,
-                                 findings.looked_at(record, visit.config))
+                                 looked_at(record, visit.config))
         links = _links(visit, record)
         shown_as = record.job.id
         others = [(f"Run {(one.job.attempt or 0) + 1}", visit.query.link(run=one.job.attempt or 0),
@@ -91,8 +91,8 @@ def _parts_of_report(visit: Visit, form: Record) -> tuple[
         Record, list[Finding], list[Cause], JobHistory | None]:
     """(the labelled record, its findings, causes and history) for html/page.py."""
     record, history = labelled(form, visit.config), _history(visit, form)
-    return (record, findings.findings_of(record, visit.config),
-            causes_of(record, history, _runs_like(visit, record), visit.config), history)
+    found = judgement_of(record, visit.config, history, _runs_like(visit, record))
+    return record, found.findings, found.causes, history
 
 
 def _file(visit: Visit, form: Record, kind: str) -> PageAnswer:
@@ -101,7 +101,7 @@ def _file(visit: Visit, form: Record, kind: str) -> PageAnswer:
         if kind == "html":
             record, advised, causes, history = _parts_of_report(visit, form)
             text = page.page(record, visit.config, advised, causes, history, time.time(),
-                             findings.looked_at(record, visit.config))
+                             looked_at(record, visit.config))
         else:
             text = report_text(labelled(form, visit.config), visit.config, kind)
     name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in form.job.id)

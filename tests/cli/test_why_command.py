@@ -40,7 +40,8 @@ def test_a_job_of_which_the_nodes_alone_know_something(tmp_path):
         assert (0, "") == (done.status, done.err)
         text = " ".join(done.out.split())
         assert text.startswith("Job 4711 (solve, alice): 00:16:40 on 1 node, ")
-        assert "Its calls took 41 times as long as in its other runs; it cannot be told why" in text
+        assert ("Its calls took 41 times as long as in its other runs; the cause is not known"
+                ) in text
         assert "Compared with its last 3 runs (medians): read took 41 times its usual 1.0 s" in text
         form = json.loads(desk.iostats("why", "--json", "--like", "0", "4711").out)
         assert 0 == form["other_runs"]["runs"] and "unknown" == form["causes"][0]["kind"]
@@ -117,7 +118,7 @@ def test_sweeps_with_a_busy_target_name_it_and_who_loaded_it(answers, capsys):
     assert 0 == why.main(["4711"])
     out = " ".join(capsys.readouterr().out.split())
     assert "1. OST0007 of scratch was busy: a write took 10.0 times its usual 4.1 ms" in out
-    assert "while job 4733 (bob) wrote 2.0 GiB/s there Likely; " in out
+    assert "while job 4733 (bob) wrote 2.0 GiB/s there Confidence: medium. " in out
 
 
 def test_an_ordinary_user_does_not_learn_whose_job_it_was(answers, capsys):

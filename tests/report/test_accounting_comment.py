@@ -249,7 +249,8 @@ def test_the_jobs_of_the_schema_print_from_their_lines(found):
         assert "None" not in text and (form == "csv" or "short form" in text)
     order = {fs["name"]: fs for fs in short["file_systems"]}
     short["file_systems"] = [order[fs["name"]] for fs in whole["file_systems"]]
-    table = re.compile(r"(?s)File data transfer.*?(?=\nMetadata|\nnote|\nParts|\nOver|$)")
+    table = re.compile(r"(?s)File data transfer.*?(?=\nMetadata|\nnote|\nParts|\nOver|\nLustre|"
+                       r"\nNo |$)")
     assert table.findall(tables.text(whole, Config())) == table.findall(
         tables.text(short, Config()))
     json.loads(tables.text(short, Config(), "json"))
@@ -272,7 +273,7 @@ Metadata statistics for this job:
 File System      open    close    (others)
 scratch         >= 23    >= 41        >= 0
 (2 more)            -        -       >= 10
-No findings: the numbers are those of other jobs on the same nodes, too.
+No findings: the numbers include other jobs on the same nodes.
 note: 1 node has no numbers: every amount is a lower bound (>=)
 note: this is the short form of the report, from the job's accounting; what it does not have is -
 note: other jobs were on 2 nodes of the job: the numbers are the nodes', not this job's alone

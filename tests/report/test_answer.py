@@ -7,7 +7,16 @@ from trees import report as of_node
 
 from iostats.report import node_sets
 from iostats.report.html.answer import answer_of, tiles_of
-from iostats.report.why.cause import KINDS, UNKNOWN, Cause
+from iostats.report.why.cause import (
+    BUSY_TARGET,
+    FAULT,
+    KINDS,
+    NOT_IN_LUSTRE,
+    OWN_PATTERN,
+    SLOW_TARGET,
+    UNKNOWN,
+    Cause,
+)
 from iostats.totals.job_totals import Totals
 
 
@@ -56,7 +65,7 @@ def shared(seconds):
     (shared(2.3), "good", "I/O did not make this job slow",
      "All its calls to Lustre together took up to 2.3 s, 2.3 % of the 00:01:40 that it ran."),
     (record(None), "unknown", "How long it waited for Lustre is not known",
-     "This release of Lustre does not time calls (up to 2.13)."),
+     "The nodes' counters do not time calls (Lustre clients do since 2.14)."),
     (record(expected=1), "unknown", "How long it waited for Lustre is not known",
      "No node has reported, so the time of its calls is not known."),
 ], ids=["a 27th", "little on each", "a part", "much", "threads", "a node is missing",
@@ -90,8 +99,23 @@ def test_a_share_of_a_lower_bound_is_never_less_than_something():
 def test_a_cause_answers_and_an_unknown_one_does_not():
     found = record(37.0)
     for kind in KINDS:
-        answer = answer_of(found, [Cause(kind, 0.5, "23 ms", [], {})])
-        assert (answer.text == "23 ms") == (kind != UNKNOWN)
+        answer = answer_of(found, [Cause(kind, 0.5, "low", 0.37, "23 ms", [], {})])
+        assert answer.text.startswith("23 ms.  Confidence: low.") == (kind != UNKNOWN)
+
+
+@pytest.mark.parametrize("kind, confidence, colour, head", [
+    (NOT_IN_LUSTRE, "high", "good", "Lustre was not the bottleneck"),
+    (NOT_IN_LUSTRE, "medium", "good", "Lustre hardly slowed this job"),
+    (FAULT, "medium", "bad", "A fault probably slowed this job"),
+    (FAULT, "low", "warn", "A fault may have slowed this job"),
+    (BUSY_TARGET, "high", "warn", "A busy target slowed this job"),
+    (SLOW_TARGET, "medium", "warn", "A slow target probably slowed this job"),
+    (OWN_PATTERN, "medium", "bad", "Small writes probably slowed this job"),
+    (OWN_PATTERN, "low", "warn", "Small writes may have slowed this job"),
+])
+def test_colour_and_words_follow_the_confidence(kind, confidence, colour, head):
+    cause = Cause(kind, 0.5, confidence, 0.37, "23 ms", [], {"finding": "small_writes"})
+    assert (colour, head) == tuple(answer_of(record(37.0), [cause]))[:2]
 
 
 def test_tiles_are_sums_of_all_file_systems():

@@ -84,7 +84,7 @@ def test_a_job_that_is_known_by_its_nodes_alone():
     assert "At the storage servers, by its nodes, which it had alone:" == lines[2]
     assert ["scratch", "By its nodes", "1.2-1.4 TiB", "23.0 GiB", "1,229-1,434", "23", "78-90"] == [
         cell.strip() for cell in lines[4].split("  ") if cell.strip()]
-    assert ["No findings: looked at requests.", ""] == lines[5:]
+    assert ["No problems found. Checked: requests.", ""] == lines[5:]
 
 
 def test_without_an_upper_bound_it_is_a_lower_one_and_says_why():

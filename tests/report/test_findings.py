@@ -286,8 +286,9 @@ def of_osts(*moved, **more):
 def test_one_ost():
     """80 % of 5 GiB are 4 GiB, on one of 3 OSTs."""
     one = only(of_osts(GIB // 2, 2 * GIB, 0))
-    assert ("one_ost", "80 % of 5.0 GiB went to or came from OST0001, one of 3 OSTs",
-            "Before it is made: lfs setstripe -c 3 DIRECTORY.") == (one.id, one.number, one.advice)
+    assert ("one_ost", "80 % of 5.0 GiB went through OST0001, 1 of 3 OSTs",
+            "Before creating it, run: lfs setstripe -c 3 DIRECTORY.") == (
+        one.id, one.number, one.advice)
     assert [[], []] == [ids(of_osts(GIB // 2 + 1, 2 * GIB, 0)), ids(of_osts(0, 2 * GIB - 1, 0))]
     assert [] == ids(of_osts(2 * GIB)), "there is no other"
 
@@ -449,10 +450,10 @@ def test_what_the_nodes_do_by_themselves_may_be_of_any_ost():
     """10 GiB and 1 GiB written, of which up to 1 GiB was no job's."""
     found = record([llite(write_bytes=11 * GIB, write_calls=37),
                     osc("OST0000", write_bytes=10 * GIB), osc("OST0001", write_bytes=GIB)])
-    assert "91 % of 11.0 GiB went to or came from OST0000, one of 2 OSTs" == only(found).number
+    assert "91 % of 11.0 GiB went through OST0000, 1 of 2 OSTs" == only(found).number
     found.file_systems[0]["idle"] = {"nodes": 1, "seconds": 600.0, "expected": {
         "write_bytes": GIB}}
-    assert ">= 90 % of >= 9.0 GiB went to or came from OST0000, one of 2 OSTs" == only(found).number
+    assert ">= 90 % of >= 9.0 GiB went through OST0000, 1 of 2 OSTs" == only(found).number
 
 
 def test_parts_of_times_that_are_too_low_are_no_bounds():
@@ -474,7 +475,7 @@ def test_a_missing_node_leaves_no_mean_and_no_share():
     """Of what 2 of 3 nodes did a mean is no bound: the third may have written 100 GiB in one."""
     values = llite(write_bytes=5000 * 32768, write_calls=5000, write=5000, write_us=HALF_S)
     assert [] == ids(record([values], [values], expected=3))
-    assert "No findings: looked at writes, reads, opens, stat, removals, locks, nodes, time " \
+    assert "No problems found. Checked: writes, reads, opens, stat, removals, locks, nodes, time " \
            "(some numbers are too low to tell)." == looked_at(
                record([values, llite(flock=1, flock_us=1)], [values], expected=3), configured())
 
@@ -503,7 +504,7 @@ def test_shared_nodes_are_not_this_jobs():
             totals.add(one)
         return totals.record()
     assert [] == findings_of(of(shared), fast)
-    assert "No findings: the numbers are those of other jobs on the same nodes, too." == looked_at(
+    assert "No findings: the numbers include other jobs on the same nodes." == looked_at(
         of(shared), fast)
     other = of_node("nid00002", [llite(write_bytes=10_000 * 3, write_calls=10_000)],
                     elapsed_s=1000.0)
@@ -528,7 +529,7 @@ def test_a_rule_is_switched_off():
 @pytest.mark.parametrize("own, advice, link", [
     ("Ask us. https://hpc/io", "Ask us.", "https://hpc/io"),
     ("Ask us.", "Ask us.", "docs/advice.md#small-writes"),
-    ("https://hpc/io", "Write 1 MiB or more at once: a larger buffer, collective MPI-IO.",
+    ("https://hpc/io", "Write at least 1 MiB per call: use a larger buffer or collective MPI-IO.",
      "https://hpc/io"),
 ])
 def test_a_sites_own_words(own, advice, link):
@@ -564,9 +565,9 @@ def test_a_sites_link():
     (record([llite(read_bytes=100 * MIB - 1, open=9999)]),
      "No findings: too little I/O to judge."),
     (record([llite(read_bytes=100 * MIB, open=1)]),
-     "No findings: looked at writes, reads, opens, stat, removals."),
+     "No problems found. Checked: writes, reads, opens, stat, removals."),
     (record([llite(read_bytes=100 * MIB, open=1), osc()]),
-     "No findings: looked at writes, reads, requests, opens, stat, removals, read-ahead, page "
+     "No problems found. Checked: writes, reads, requests, opens, stat, removals, read-ahead, page "
      "cache."),
     (record([]), ""),
 ], ids=["short", "small", "enough", "with the network", "no Lustre"])
@@ -585,11 +586,13 @@ def test_the_block_of_a_report_is_80_columns_wide():
     config.labels["scratch"] = "BW Home"
     printed = job_tables.text(job_tables.labelled(found, config), config)
     assert """\
+Small writes probably slowed this job (confidence: medium).
 Findings:
- 1. BW Home: 10,000 writes of 37 bytes on average, 82 % of the nodes' time. Each
-    costs a system call and a lock, however little it moves. Write 1 MiB or more
-    at once: a larger buffer, collective MPI-IO.  docs/advice.md#small-writes
-""" == printed[printed.index("Findings:"):]
+ 1. BW Home: 10,000 writes of 37 bytes on average, 82 % of the nodes' time.
+    Every call pays for a system call and a lock, even if it moves only a few
+    bytes. Write at least 1 MiB per call: use a larger buffer or collective
+    MPI-IO.  docs/advice.md#small-writes
+""" == printed[printed.index("Small writes"):]
     assert 80 >= max(map(len, printed.split("\n")))
     assert "Findings" not in job_tables.text(
         job_tables.labelled(found, config), configured(most=0))
@@ -672,7 +675,7 @@ def of_calls(**counts):
     ("slow_servers", "10,000 read requests took 100 ms each at the storage servers",
      {"read_bytes": 10_000 * MIB, "read_rpcs": 10_000, "read_seconds": 1000.0},
      {"read_seconds": 999.9}),
-    ("one_ost", "80 % of 5.0 GiB went to or came from OST0001, one of 2 OSTs",
+    ("one_ost", "80 % of 5.0 GiB went through OST0001, 1 of 2 OSTs",
      {"targets": {"OST0000": {"read_bytes": GIB}, "OST0001": {
          "write_bytes": 3 * GIB, "read_bytes": GIB}}},
      {"targets": {"OST0000": {"read_bytes": GIB + 1}, "OST0001": {
@@ -702,7 +705,7 @@ def test_small_files_are_no_fault_of_what_gathers_requests_at_the_storage_server
 
 def test_storage_servers_have_seen_no_calls_of_programs():
     """Nor their page cache; and of stat() what came to them."""
-    assert "No findings: looked at requests, opens, MDTs, stat, removals." == looked_at(
+    assert "No problems found. Checked: requests, opens, MDTs, stat, removals." == looked_at(
         at_servers(write_bytes=GIB, write_rpcs=1024), configured())
     assert "200,000 requests for stat(), 200 a second" == only(at_servers(
         operations=of_calls(getattr=200_000))).number
@@ -761,7 +764,7 @@ def test_a_record_from_the_accounting_has_fewer_rules():
     short = comment_reader.as_record(comment_reader.decode(accounting_comment.encode(
         both(llite(write_bytes=4_100_000, write_calls=100_000, open=37)))))
     assert ["small_writes"] == ids(short)
-    assert "No findings: looked at reads, opens, stat, removals." == looked_at(
+    assert "No problems found. Checked: reads, opens, stat, removals." == looked_at(
         short, configured(off="small_writes"))
 
 

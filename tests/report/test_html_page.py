@@ -102,20 +102,23 @@ def test_the_first_thing_said_is_whether_io_made_it_slow():
 
 
 def test_a_cause_is_the_answer_where_causes_were_looked_for():
-    cause = Cause(BUSY_TARGET, 0.8, "OST0007 took 9.3 times its usual time", ["41 ms, usually 4"],
-                  {})
+    cause = Cause(BUSY_TARGET, 0.8, "medium", 0.23, "OST0007 took 9.3 times its usual time",
+                  ["41 ms, usually 4"], {})
     found = document("small", causes=[cause]).text
-    assert "A busy target cost it time OST0007 took 9.3 times its usual time" in found
+    assert ("A busy target probably slowed this job OST0007 took 9.3 times its usual time. "
+            "Confidence: medium. It cost at most 23 % of the run time.") in found
     assert "Where its time went" in found and "41 ms, usually 4" in found
 
 
 def test_a_cause_that_is_a_finding_repeats_no_more_than_its_number():
     """What it means and what to do stand once; what only the cause tells stands below it."""
-    cause = Cause(OWN_PATTERN, 0.8, "How it does its I/O: 23 writes", [
-        FINDING.meaning, FINDING.advice, FINDING.link, "41 ms in its other runs"], {})
+    cause = Cause(OWN_PATTERN, 0.8, "low", None, "Inefficient I/O pattern: 23 writes", [
+        FINDING.meaning, FINDING.advice, FINDING.link, "41 ms in its other runs"],
+        {"finding": "small_writes"})
     found = document("small", FINDING, causes=[cause]).text
     assert 1 == found.count(FINDING.meaning) == found.count(FINDING.advice)
-    assert "How it does its I/O: 23 writes 41 ms in its other runs" in found
+    assert ("Inefficient I/O pattern: 23 writes Confidence: low. Its cost was not measured. 41 ms "
+            "in its other runs") in found
 
 
 def test_where_nothing_is_known_nothing_is_called_well():
@@ -179,7 +182,8 @@ def test_what_others_name_is_text():
     record, config = page_records.hostile()
     evil = Finding("small_writes", HOSTILE[0], 0.8, HOSTILE[5], HOSTILE[0], HOSTILE[6],
                    "javascript:alert(23)", {})
-    text = page(record, config, [evil], [Cause("fault", 1, HOSTILE[0], [HOSTILE[5]], {})])
+    text = page(record, config, [evil], [
+        Cause("fault", 1, "low", 1, HOSTILE[0], [HOSTILE[5]], {})])
     found = Document(text)
     assert 1 == len(found.of("script"))
     assert "javascript:alert(23)" not in [one["href"] for one in found.of("a")]

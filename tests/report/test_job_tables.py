@@ -68,7 +68,7 @@ Metadata statistics for this job:
 | BW Home       |     60 |      13 |
 +---------------+--------+---------+
 No I/O on: home
-No findings: looked at writes, reads, requests, opens, stat, removals,
+No problems found. Checked: writes, reads, requests, opens, stat, removals,
   read-ahead, OSTs, nodes, time, page cache.
 """ == text(*WHOLE, labels=LABELS)
 
@@ -84,7 +84,7 @@ Metadata statistics for this job:
 File System      open    mkdir
 BW Home            60       13
 No I/O on: home
-No findings: looked at writes, reads, requests, opens, stat, removals,
+No problems found. Checked: writes, reads, requests, opens, stat, removals,
   read-ahead, OSTs, nodes, time, page cache.
 """ == text(*WHOLE, form="plain", labels=LABELS)
 
@@ -108,7 +108,7 @@ Metadata statistics for this job:
 
 No I/O on: home
 
-No findings: looked at writes, reads, requests, opens, stat, removals, read-ahead, OSTs, \
+No problems found. Checked: writes, reads, requests, opens, stat, removals, read-ahead, OSTs, \
 nodes, time, page cache.
 """ == text(*WHOLE, form="markdown", labels=LABELS)
 

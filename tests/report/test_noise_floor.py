@@ -124,7 +124,7 @@ def test_a_health_checker_is_not_the_jobs_stat_storm():
     assert ["stat_storm"] == ids(record(storm(), idle={"getattr": 10_000}))
     assert [] == ids(record(storm(), idle={"getattr": 250_000}))
     assert looked_at(record(storm(), idle={"getattr": 250_000}), configured()).startswith(
-        "No findings: looked at")
+        "No problems found.")
     assert ["stat_storm"] == ids(record(storm(), idle={"getattr": 250_000}), noise_percent=51)
 
 

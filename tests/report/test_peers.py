@@ -55,7 +55,7 @@ def test_our_row_is_made_of_the_findings():
         line for line in page().splitlines() if line.startswith("| iostats ")]
     assert cells[0].startswith("23,000,000 writes of 370 bytes on average, 61 %")
     assert cells[1].startswith("4,920,000 opens ") and "9,480,000 calls of stat()" in cells[1]
-    assert cells[2].startswith("No findings: looked at writes, reads,")
+    assert cells[2].startswith("No problems found. Checked: writes, reads,")
 
 
 def test_every_peer_has_its_source_and_how_it_is_known():

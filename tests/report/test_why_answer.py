@@ -120,25 +120,26 @@ def test_what_it_cost_where_half_of_its_time_is_known():
                    for counts in (STEADY, [64512 if 8 <= place < 24 else 0 for place in range(40)]))
     found = lines(record(), history(writes(own, SLOW_THEN), [
         ("4733", "bob", writes(theirs, [37_000] * 40))]))
-    assert "   Likely; it cost up to 5.2 % of its time, of which 50 % is known" in found
+    assert ("Confidence: medium. It cost at most 9.1 % of the run time, in the 50 % of it that is "
+            "known.") in " ".join(" ".join(found).split())
 
 
 def test_nothing_stands_out():
     found = lines(record(), QUIET)
     assert found[:3] == [
         "Job 4711 (solve, alice): 00:20:00 on 2 nodes, from 12:00 to 12:20",
-        "In Lustre: 38 % of its nodes' time; 98 % of it in write (56.2 ms each).", ""]
-    assert ("Nothing stands out: no other job is seen to have slowed it down, no fault to have "
-            "stopped it, and no finding is about how it does its I/O. Known from") in (
+        "In Lustre: 38 % of node time; 98 % of it in write (56.2 ms each).", ""]
+    assert ("No cause found: no target was slow, no fault stopped the job, and no inefficient I/O "
+            "pattern was found. Known from") in (
         " ".join(" ".join(found).split()))
 
 
 def test_what_is_known_from_where():
     found = " ".join(" ".join(lines(record(), None, why_not="no answer in 30 s")).split())
     assert found.endswith(
-        "Known from: its nodes (prolog and epilog), events. Not: watch, because it did not run; "
-        "storage servers over time (harvest), because no answer in 30 s.")
-    assert "It cannot be told: whether a target was busy is not known: no answer in 30 s" in found
+        "Known from: its nodes, events. Not used: watch (no data); job_stats over time (no answer "
+        "in 30 s).")
+    assert "Cannot tell: whether a target was busy is not known: no answer in 30 s" in found
 
 
 def test_names_that_others_have_chosen_are_harmless():
@@ -153,8 +154,8 @@ def test_names_that_others_have_chosen_are_harmless():
 def test_json_has_all_of_it():
     told = answer.answer_of(record(), BUSY, [record(300.0)] * 3, CONFIG)
     form = json.loads(as_json(answer.as_form(told)))
-    assert set(form) == {"schema", "job", "time_in_lustre", "causes", "other_runs", "known_from",
-                         "not_known_from"}
+    assert set(form) == {"schema", "job", "time_in_lustre", "main_cause", "causes", "other_runs",
+                         "known_from", "not_known_from"}
     assert form["job"]["began"] == BEGAN and form["time_in_lustre"]["seconds"] == 923.0
     assert (form["causes"][0]["kind"], form["causes"][0]["about"]["job"]) == ("busy_target", "4733")
     assert [(one["operation"], one["factor"]) for one in form["other_runs"]["operations"]] == [
@@ -163,4 +164,4 @@ def test_json_has_all_of_it():
 
 def test_a_random_job_that_was_not_in_lustre():
     job, over_time, _ = asked(made(not_in_lustre, 23))
-    assert "1. Its time was mostly not in Lustre: " in "\n".join(lines(job, over_time))
+    assert "\nLustre hardly slowed this job: at most " in "\n".join(lines(job, over_time))

@@ -92,8 +92,8 @@ def test_a_busy_target_is_named_with_the_job_that_loaded_it():
         "0; its own 27, at other times 27",
         "job 4733 (bob) did 100 % of the others' load there"]
     assert cause.weight == pytest.approx(0.1041, abs=0.0001)
-    assert (cause.about["target"], cause.about["job"], cause.about["sure"]) == (
-        "OST0007", "4733", "likely")
+    assert (cause.about["target"], cause.about["job"], cause.confidence) == (
+        "OST0007", "4733", "medium")
     assert cause.about["series"]["latency_us"][7:9] == [4100, 38130]
 
 
@@ -266,7 +266,7 @@ def test_an_outage_shorter_than_an_interval(counts, told):
     causes = causes_of(record(events=[event]), in_minutes(counts), [], CONFIG)
     found = [one for one in causes if one.kind == "fault"]
     assert told == [one.evidence[-1] for one in found]
-    assert {"possible"} >= {one.about["sure"] for one in found}
+    assert {"low"} >= {one.confidence for one in found}
 
 
 def test_an_outage_of_most_of_a_short_job_that_went_on_is_no_fault():
@@ -280,7 +280,7 @@ def test_an_outage_of_most_of_a_short_job_that_went_on_is_no_fault():
 def test_a_fault_without_time_lines_may_be_one():
     """Its calls took 900 s, so they may have waited."""
     causes = causes_of(record(events=[DOWN]), None, [], CONFIG)
-    assert [(one.kind, one.about["sure"]) for one in causes] == [("fault", "possible")]
+    assert [(one.kind, one.confidence) for one in causes] == [("fault", "low")]
     assert causes[0].text.endswith("the job may have stood still for up to 00:07:58")
 
 
@@ -301,8 +301,8 @@ QUIET = history(writes(STEADY, [4100] * 40))
 def test_it_is_certain_where_all_calls_one_after_the_other_would_be_hardly_any_time():
     """37 + 4 s of 1200."""
     [cause] = causes_of(record(37.0, 4.0), QUIET, [], CONFIG)
-    assert cause.kind == "not_in_lustre" and cause.about["sure"] == "sure"
-    assert cause.text == "Its time was mostly not in Lustre: 1.7 % of its nodes' time at most"
+    assert cause.kind == "not_in_lustre" and cause.confidence == "high"
+    assert cause.text == "Its calls to Lustre took at most 1.7 % of node time"
     assert cause.evidence == [
         "all calls of its programs to Lustre took 41.0 s of 00:40:00 of its nodes' time; threads "
         "that wait at the same time count each, so it is no more than that"]
@@ -313,7 +313,7 @@ def test_it_is_certain_too_where_other_jobs_on_its_nodes_made_some_of_these_call
     job = record(37.0, 4.0)
     shared = job.coverage.replaced(shared={"node001": 2})
     [cause] = causes_of(job.replaced(coverage=shared), QUIET, [], CONFIG)
-    assert cause.kind == "not_in_lustre" and cause.about["sure"] == "sure"
+    assert cause.kind == "not_in_lustre" and cause.confidence == "high"
     missing = shared.replaced(missing_count=1)
     assert "not_in_lustre" not in [one.kind for one in causes_of(
         job.replaced(coverage=missing), QUIET, [], CONFIG)]
@@ -322,7 +322,7 @@ def test_it_is_certain_too_where_other_jobs_on_its_nodes_made_some_of_these_call
 def test_it_is_likely_where_one_node_after_the_other_may_have_waited():
     """9/16 of 181 s on one node are 8.5 % of its time; all of it would be 15 %."""
     [cause] = causes_of(record(181.0, 0.0), QUIET, [], CONFIG)
-    assert cause.kind == "not_in_lustre" and cause.about["sure"] == "likely"
+    assert cause.kind == "not_in_lustre" and cause.confidence == "medium"
     assert cause.evidence[1] == ("if one node after the other waited, and the rest for it, it "
                                  "would be up to 15 % of the job's time")
 
@@ -350,24 +350,24 @@ def test_slower_than_other_runs_and_it_cannot_be_told_why():
     [cause] = causes_of(record(), QUIET, like, CONFIG)
     assert cause.kind == "unknown"
     # (900 + 23) s, by 300 + 23.
-    assert cause.text == ("Its calls took 2.9 times as long as in its other runs; it cannot be "
-                          "told why")
+    assert cause.text == ("Its calls took 2.9 times as long as in its other runs; the cause "
+                          "is not known")
 
 
 def test_two_runs_are_not_enough_to_compare():
     assert [] == causes_of(record(), QUIET, [record(80.0), record(300.0)], CONFIG)
 
 
-@pytest.mark.parametrize("usual_s, sure, evidence", [
-    (300.0, "sure", "calls took 2.9 times the time that they took in its other runs"),
-    (900.0, "possible",
+@pytest.mark.parametrize("usual_s, confidence, evidence", [
+    (300.0, "high", "calls took 2.9 times as long as in its other runs"),
+    (900.0, "low",
      "calls took about as long as in its other runs: it may be as it always is"),
-    (1823.0, "possible",
-     "calls took 0.5 times the time that they took in its other runs: it may be as it always is"),
+    (1823.0, "low",
+     "calls took 0.5 times as long as in its other runs: it may be as it always is"),
 ])
-def test_other_runs_make_a_busy_target_more_likely_or_less(usual_s, sure, evidence):
+def test_other_runs_make_a_busy_target_more_likely_or_less(usual_s, confidence, evidence):
     [cause] = causes_of(record(), BUSY, [record(usual_s)] * 3, CONFIG)
-    assert cause.about["sure"] == sure and cause.evidence[-1] == evidence
+    assert cause.confidence == confidence and cause.evidence[-1] == evidence
 
 
 # -- what is not known -----------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_other_runs_make_a_busy_target_more_likely_or_less(usual_s, sure, eviden
 def test_without_time_lines_it_is_said_that_nothing_can_be_told():
     [cause] = causes_of(record(), None, [], CONFIG)
     assert named([cause]) == [("unknown", (
-        "It cannot be told: whether a target was busy is not known: the site's server keeps no "
+        "Cannot tell: whether a target was busy is not known: the site's server keeps no "
         "time lines of this job"))]
 
 
@@ -386,7 +386,7 @@ def known_in(places, counts=STEADY):
 
 @pytest.mark.parametrize("places, told", [
     (range(32), []),
-    (range(31), [("unknown", "It cannot be told: whether a target was busy is known for 78 % of "
+    (range(31), [("unknown", "Cannot tell: whether a target was busy is known for 78 % of "
                   "its time only")]),
 ], ids=["four fifths", "less"])
 def test_nothing_stands_out_only_where_most_of_the_time_is_known(places, told):
@@ -398,7 +398,7 @@ def test_time_lines_of_the_end_of_a_long_job_say_little_of_it():
     """Its last 20 minutes of 100 hours, 0.3 %; none of them is marked as not known."""
     of_days = {**JOB, "started": BEGAN - 358_800, "elapsed_s": 360_000.0}
     [cause] = causes_of(record(230_000.0, job=of_days), QUIET, [], CONFIG)
-    assert named([cause]) == [("unknown", "It cannot be told: whether a target was busy is known "
+    assert named([cause]) == [("unknown", "Cannot tell: whether a target was busy is known "
                                "for 0.3 % of its time only")]
 
 
@@ -411,16 +411,16 @@ def test_a_file_system_without_time_lines_may_be_what_was_slow():
         return one.replaced(file_systems=[scratch, scratch.replaced(
             name="home", label="home", operations={}, calls=calls)])
     assert named(causes_of(on_home(700.0), QUIET, [], CONFIG)) == [("unknown", (
-        "It cannot be told: whether a target of home was busy is not known: no storage server "
+        "Cannot tell: whether a target of home was busy is not known: no storage server "
         "tells of it; 76 % of its time in Lustre was there"))]
     assert [] == causes_of(on_home(184.0), QUIET, [], CONFIG)
 
 
 @pytest.mark.parametrize("seen, elsewhere, told", [
     (100, 25, []),
-    (100, 26, [("unknown", "It cannot be told: whether an OST of scratch was busy is known of "
+    (100, 26, [("unknown", "Cannot tell: whether an OST of scratch was busy is known of "
                 "those with 79 % of its bytes only")]),
-    (0, 26, [("unknown", "It cannot be told: whether an OST of scratch was busy is known of none "
+    (0, 26, [("unknown", "Cannot tell: whether an OST of scratch was busy is known of none "
               "that it used")]),
 ], ids=["four fifths", "less", "none"])
 def test_osts_without_time_lines_may_be_what_was_slow(seen, elsewhere, told):
@@ -441,13 +441,13 @@ def test_of_a_time_that_is_half_known_it_is_said():
 
 
 @pytest.mark.parametrize("own, reason", [
-    (line(writes=STEADY, requests=STEADY), "this release of Lustre does not time requests (up to "
-     "2.13)"),
-    (writes([400] * 7 + [0] * 33, [4100] * 40), "too few sweeps have seen it at work"),
+    (line(writes=STEADY, requests=STEADY), "the storage servers' counters do not time requests "
+     "(Lustre servers do since 2.14)"),
+    (writes([400] * 7 + [0] * 33, [4100] * 40), "too few sweeps saw its requests"),
 ], ids=["2.13", "too short"])
 def test_why_it_cannot_be_told(own, reason):
     [cause] = causes_of(record(), history(own), [], CONFIG)
-    assert cause.text == f"It cannot be told: whether a target was busy is not known: {reason}"
+    assert cause.text == f"Cannot tell: whether a target was busy is not known: {reason}"
 
 
 def test_a_healthy_job_has_no_cause():

@@ -139,15 +139,15 @@ def test_what_a_job_is_known_from():
     alone = at_servers(23.0).replaced(events=None)
     known = known_of(alone, history(writes(STEADY, [4100] * 40), has=["harvest", "watch"],
                                     why_not={"exports": "by node alone"}))
-    assert ["watch", "storage servers over time (harvest)"] == known.there
-    assert [("its nodes (prolog and epilog)", "no node has reported"),
-            ("exports", "by node alone"), ("events", "nothing has looked for any")] == known.missing
+    assert ["watch", "job_stats over time"] == known.there
+    assert [("its nodes", "no node has reported"),
+            ("exports", "by node alone"), ("events", "not collected")] == known.missing
 
 
 def test_what_only_the_servers_know_is_not_said_to_be_known_of_its_nodes():
     [cause] = causes_of(at_servers(23.0).replaced(events=None), None, [], CONFIG)
-    assert cause.text == ("It cannot be told: how much of its time was in Lustre is not known for "
-                          "certain: no node has reported, so the time of its calls is not known")
+    assert cause.text == ("Cannot tell: its time in Lustre is not known: no node has reported, so "
+                          "the time of its calls is not known")
     assert 2 == len(cause.evidence)
 
 

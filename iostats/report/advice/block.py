@@ -19,17 +19,19 @@ _LONGEST_NAME = 64
 
 
 def lines(findings: Sequence[Finding], looked_at: str, labels: Mapping[str, str],
-          show: Callable[[str], str], is_markdown: bool = False, width: int = WIDTH) -> list[str]:
+          show: Callable[[str], str], is_markdown: bool = False, width: int = WIDTH,
+          headline: str = "") -> list[str]:
     """
-    The block of `findings`, or `looked_at` where there are none; [] for no text at all.
+    `headline`, and the block of `findings`, or `looked_at` where there are none; [] for no text.
 
     `labels`: the site's names of file systems; `show`: makes names that others have sent harmless;
     `width`: columns.
     """
     width = min(width, _WIDEST)
+    above = [one for one in (headline, "" if findings else show(looked_at)) if one]
+    above = above if is_markdown else [line for one in above for line in wrapped(one, width)]
     if not findings:
-        text = show(looked_at)
-        return [] if not text else [text] if is_markdown else wrapped(text, width)
+        return above
     found = ["Findings:"]
     for number, one in enumerate(findings, 1):
         name = _short(show(labels.get(one.file_system, one.file_system)))
@@ -42,7 +44,7 @@ def lines(findings: Sequence[Finding], looked_at: str, labels: Mapping[str, str]
         else:
             found += _with_link(wrapped(f" {number}. {f'{name}: ' if name else ''}{text}", width,
                                         _INDENT[1:]), show(one.link), width)
-    return ["\n".join(found)] if is_markdown else found
+    return [*above, "\n".join(found)] if is_markdown else [*above, *found]
 
 
 def _short(text: str) -> str:

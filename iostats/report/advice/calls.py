@@ -17,6 +17,7 @@ from iostats.report.advice.interval import (
 from iostats.report.advice.rule import (
     Held,
     at_least,
+    cost_of,
     count_text,
     of_time,
     rate_text,
@@ -60,7 +61,8 @@ def _small_calls(known: KnownIO, limits: Limits, way: str, most: int) -> Optiona
     return Held(weight_of(known, way),
                 f"{count_text(calls)} {way}s of {up_to}{size} on average{of_time(known, way)}",
                 {"calls": calls.low, "mean_bytes": round(mean.high, 1),
-                 "seconds": known.times_s[way].low if known.is_timed(way) else None})
+                 "seconds": known.times_s[way].low if known.is_timed(way) else None},
+                cost=cost_of(known, way))
 
 
 _OF_SMALL_READS = ("Nothing gathers them on the node (O_DIRECT, or reads all over a file).",
@@ -103,10 +105,11 @@ def _small_requests(known: KnownIO, limits: Limits, way: str) -> Optional[Held]:
     if not (surely_at_least(ratio(rpcs, calls), 0.5) and limits.matters(known, waits_in)):
         return None
     time = of_time(known, waits_in) + (" in fsync()" if waits_in == "fsync" else "")
+    meaning, advice = _OF_SMALL_READS if way == "read" else ("", "")
     return Held(weight_of(known, waits_in),
                 f"{count_text(calls)} {way}s became {text[:-len(' on average')]}{time}",
-                {**evidence, "calls": calls.low}, (f"small_{way}s",), *_OF_SMALL_READS * (
-                    way == "read"))
+                {**evidence, "calls": calls.low}, (f"small_{way}s",), meaning, advice,
+                cost=cost_of(known, way, *("fsync",) * (way == "write")))
 
 
 # -- opens and other metadata ----------------------------------------------------------------------
@@ -128,7 +131,8 @@ def repeated_opens(known: KnownIO, limits: Limits) -> Optional[Held]:
                 f"{share_of_it(share)} of {count_text(opens)} opens were of files that "
                 f"the same node had closed before{of_time(known, 'open', 'close')}",
                 {"opens": opens.low, "again": again.low, "apart_s": round(apart_s, 3)},
-                ("many_opens", *_covered(known), *_are_the_storm(known, 2 * opens.low)))
+                ("many_opens", *_covered(known), *_are_the_storm(known, 2 * opens.low)),
+                cost=cost_of(known, "open", "close"))
 
 
 def many_opens(known: KnownIO, limits: Limits) -> Optional[Held]:
@@ -145,7 +149,8 @@ def many_opens(known: KnownIO, limits: Limits) -> Optional[Held]:
                 f"{count_text(opens)} opens for {up_to}{bytes_text(round(each.high), limits.units)}"
                 f" read and written each{of_time(known, 'open', 'close')}",
                 {"opens": opens.low, "bytes_each": round(each.high, 1)},
-                (*_covered(known), *_are_the_storm(known, 2 * opens.low)))
+                (*_covered(known), *_are_the_storm(known, 2 * opens.low)),
+                cost=cost_of(known, "open", "close"))
 
 
 def _covered(known: KnownIO) -> tuple[str, ...]:
@@ -180,7 +185,7 @@ def _storm(known: KnownIO, limits: Limits, calls: tuple[str, ...], what: str) ->
     return Held(weight_of(known, *calls),
                 f"{count_text(count)} {what}, {at_least(rate)}{rate_text(rate.low)} a second"
                 f"{of_time(known, *calls)}", {"count": count.low, "per_second": rate.low},
-                _are_the_storm(known, count.low))
+                _are_the_storm(known, count.low), cost=cost_of(known, *calls))
 
 
 # Those of the system calls that the kernel's counters have under other names.
@@ -207,7 +212,8 @@ def flock(known: KnownIO, limits: Limits) -> Optional[Held]:
                 f"{count_text(count)} locks of files (flock, fcntl)"
                 + (f" took {at_least(each)}{brief_seconds(each.low)} each" if each.low else "")
                 + of_time(known, "flock"),
-                {"locks": count.low, "seconds": known.times_s["flock"].low})
+                {"locks": count.low, "seconds": known.times_s["flock"].low},
+                cost=cost_of(known, "flock"))
 
 
 def polling(known: KnownIO, limits: Limits) -> Optional[Held]:
@@ -228,7 +234,8 @@ def polling(known: KnownIO, limits: Limits) -> Optional[Held]:
     return Held(min(1.0, share) * 0.5,
                 f"in {percent_text(min(1.0, share))} of the time no byte was read or written, and "
                 f"there were {rate_text(rate)} operations a second, opens and stat() mostly",
-                {"share": round(share, 3), "per_second": round(rate, 3)}, ("stat_storm",))
+                {"share": round(share, 3), "per_second": round(rate, 3)}, ("stat_storm",),
+                cost=cost_of(known, "getattr", "open", "close"))
 
 
 def _less(whole: Interval, part: Interval) -> Interval:
@@ -249,4 +256,5 @@ def time_in_lustre(known: KnownIO, limits: Limits) -> Optional[Held]:
         first, *(other for other in others if other[1] >= _WORTH_NAMING)))
     return Held(min(1.0, share.low) * 0.5,
                 f"{share_text(share)} was spent in Lustre, {most}",
-                {"share": round(share.low, 3), "seconds": round(whole, 3)})
+                {"share": round(share.low, 3), "seconds": round(whole, 3)},
+                cost=cost_of(known, *(name for name, _ in known.longest())))

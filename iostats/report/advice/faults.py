@@ -1,10 +1,11 @@
 """
-Rules about events: what went wrong while the job ran, before anything about how it does its I/O.
+Rules about events: what went wrong while the job ran, before anything about its I/O patterns.
 """
 
 from __future__ import annotations
 
 from iostats.events.kinds import INFO
+from iostats.lustre import kernel_log
 from iostats.report.advice.rule import Held
 from iostats.totals.job_events import LOST, MAY_BE
 
@@ -31,22 +32,43 @@ def data_lost(record: Record, _: Limits) -> list[Held]:
     return found
 
 
+# What an event means for the job, the worst first; of several of them the first is reported.
+_STOPS = {
+    kernel_log.TARGET_DOWN: "I/O there waited until the target was back.",
+    kernel_log.LBUG: "A thread of Lustre stopped; I/O that needed it hung.",
+    kernel_log.NOT_HEALTHY: "I/O there may have failed or waited.",
+    kernel_log.EVICTED: "Calls in progress there failed.",
+    kernel_log.RECOVERY: "I/O there waited until the target had recovered.",
+    kernel_log.CONNECTION_LOST: "I/O there waited until the connection was back.",
+    kernel_log.LOCK_TIMEOUT: "A call waited for a lock that was not granted in time.",
+    kernel_log.TIMEOUTS: "Requests were not answered in time and were sent again."}
+# Without a kind of its own: what it did to the job is not known.
+_OTHER = {kernel_log.OTHER: "Errors of Lustre or LNet; often they have no effect on the job."}
+
+
 def faults(record: Record, _: Limits) -> list[Held]:
-    """Evictions, lost connections, targets that were down."""
+    """Evictions, lost connections, targets that were down; and other errors, for each of both."""
+    return [held for meanings in (_STOPS, _OTHER) for held in _faults(record, meanings)]
+
+
+def _faults(record: Record, meanings: dict[str, str]) -> list[Held]:
     elapsed_s = record.job.elapsed_s or 0
     found = []
     for name, events in _by_file_system(
-            one for one in record.events or ()
-            if one.severity > INFO and one.is_certain and not one.data):
+            one for one in record.events or () if one.kind in meanings
+            and one.severity > INFO and one.is_certain and not one.data):
         longest = max((one.longest_s or 0 for one in events), default=0)
-        kinds = sorted({one.kind.replace("_", " ") for one in events})
+        kinds = [kind for kind in meanings if any(one.kind == kind for one in events)]
         on = " on it" if name else ""
-        text = f"{_number_of(events)}{on} while the job ran ({', '.join(kinds)})"
+        words = ", ".join(kind.replace("_", " ") for kind in kinds)
+        text = f"{_number_of(events)}{on} while the job ran ({words})"
         if longest >= 1:
             text += f", the longest of {longest:,.0f} s"
+        least = 0.3 if meanings is _STOPS else 0.1
         found.append(Held(
-            max(0.3, min(1.0, longest / elapsed_s) if elapsed_s else 0.3), text,
-            {"events": sum(one.count for one in events), "longest_s": longest}, file_system=name))
+            max(least, min(1.0, longest / elapsed_s) if elapsed_s else least), text,
+            {"events": sum(one.count for one in events), "longest_s": longest},
+            meaning=meanings[kinds[0]], file_system=name))
     return found
 
 

@@ -73,7 +73,8 @@ def _finding(name: str, rule: Rule, held: Held, config: Any) -> Finding:
     if own and _is_link(own[-1]):
         link = own.pop()
     return Finding(rule.id, name, round(held.weight, 6), held.number, held.meaning or rule.meaning,
-                   " ".join(own) or advice, link, held.evidence)
+                   " ".join(own) or advice, link, held.evidence,
+                   None if held.cost is None else round(held.cost, 6))
 
 
 def _is_link(text: str) -> bool:
@@ -108,16 +109,16 @@ def looked_at(record: Mapping[str, Any], config: Any) -> str:
     if not every:
         return ""
     if is_shared(record) and all(one.side == NODES for one in every):
-        return "No findings: the numbers are those of other jobs on the same nodes, too."
+        return "No findings: the numbers include other jobs on the same nodes."
     known = [one for one in every if not _is_too_small(one, limits)]
     if not known:
-        return _why_too_small(every, limits)
+        return _why_too_small(record, every, config, limits)
     off = set(config["advice.off"])
     things = [rule.looks_at for rule in RULES
               if rule.looks_at and rule.id not in off and any(
                   _sees(rule.id, one) for one in known if _is_judged(rule.id, one, limits))]
     low = not any(one.is_whole for one in known)
-    return (f"No findings: looked at {', '.join(things)}"
+    return (f"No problems found. Checked: {', '.join(things)}"
             + (" (some numbers are too low to tell)" if low else "") + ".")
 
 
@@ -146,10 +147,17 @@ def _is_too_small(known: KnownIO, limits: Limits) -> bool:
         and known.all_operations().low < limits["from_operations"]))
 
 
-def _why_too_small(every: list[KnownIO], limits: Limits) -> str:
-    least = limits["from_seconds"]
-    if all(known.elapsed_s.low < least for known in every):
-        return f"No findings: the job was too short to judge (less than {least:g} s)."
+def why_too_short(record: Record, config: Any) -> str:
+    """Why nothing is concluded of what a job did, in words; "" where that is."""
+    elapsed_s, least = record.job.elapsed_s, config["advice.from_seconds"]
+    return ("" if elapsed_s is None or elapsed_s >= least else
+            f"the job was too short to judge (less than {least:g} s)")
+
+
+def _why_too_small(record: Record, every: list[KnownIO], config: Any, limits: Limits) -> str:
+    too_short = why_too_short(record, config)
+    if too_short:
+        return f"No findings: {too_short}."
     is_known = all(known.moved_bytes().high < limits["from_bytes"]
                    and known.all_operations().high < limits["from_operations"] for known in every)
     return f"No findings: too little {'I/O' if is_known else 'is known'} to judge."

@@ -19,6 +19,7 @@ from iostats.report.advice.interval import (
 from iostats.report.advice.rule import (
     Held,
     at_least,
+    cost_of,
     count_text,
     of_time,
     rate_text,
@@ -57,12 +58,13 @@ def one_ost(known: KnownIO, limits: Limits) -> Optional[Held]:
         return None
     whole = added_up(known.ost_bytes.values())
     return Held(0.9 * weight_of(known, *_MOVES, concerned=share.low),
-                f"{share_of_it(share)} of {at_least(whole)}"
-                f"{bytes_text(round(whole.low), limits.units)} went to or came from {target}, one "
-                f"of {len(known.ost_bytes):,} OSTs",
+                f"{'all' if share.low == 1 else f'{share_of_it(share)} of'} {at_least(whole)}"
+                f"{bytes_text(round(whole.low), limits.units)} went through {target}, 1 of "
+                f"{len(known.ost_bytes):,} OSTs",
                 {"bytes": moved.low, "share": round(share.low, 4), "osts": len(known.ost_bytes)},
-                advice=f"Before it is made: lfs setstripe -c {min(8, len(known.ost_bytes))} "
-                       f"DIRECTORY.")
+                advice=f"Before creating it, run: lfs setstripe -c "
+                       f"{min(8, len(known.ost_bytes))} DIRECTORY.",
+                cost=cost_of(known, *_MOVES, "fsync"))
 
 
 def one_mdt(known: KnownIO, limits: Limits) -> Optional[Held]:
@@ -129,7 +131,8 @@ def one_node(known: KnownIO, limits: Limits) -> Optional[Held]:
                 f"{node} {'read' if way == 'read' else 'wrote'} {share_of_it(share)} of all that "
                 f"{known.nodes} nodes did, {at_least(its)}"
                 f"{bytes_text(round(moved), limits.units)}",
-                {"bytes": moved, "share": round(min(1.0, share.low), 4)})
+                {"bytes": moved, "share": round(min(1.0, share.low), 4)},
+                cost=cost_of(known, way, *("fsync",) * (way == "write")))
 
 
 def _is_worth_it(known: KnownIO, limits: Limits, *ways: str) -> bool:
@@ -159,7 +162,8 @@ def random_reads(known: KnownIO, limits: Limits) -> Optional[Held]:
                 f"for {'' if asked.low == asked.high else 'up to '}"
                 f"{bytes_text(round(asked.high), limits.units)} that were read"
                 f"{of_time(known, 'read')}",
-                {"network_bytes": came.low, "read_bytes": asked.high}, ("small_reads",))
+                {"network_bytes": came.low, "read_bytes": asked.high}, ("small_reads",),
+                cost=cost_of(known, "read"))
 
 
 def cache_served(known: KnownIO, limits: Limits) -> Optional[Held]:

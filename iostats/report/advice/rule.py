@@ -5,8 +5,11 @@ What a rule is, and what it gives where it holds.
 from __future__ import annotations
 
 from collections import namedtuple
+from math import inf
 
 from iostats.base.units import percent_text
+from iostats.report.advice.interval import added_up, ratio
+from iostats.report.job_summary import NODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,13 +31,13 @@ Attributes:
     options: keys of [advice] that only this rule has.
 """
 
-Held = namedtuple("Held", "weight number evidence covers meaning advice file_system",
-                  defaults=((), "", "", ""))
+Held = namedtuple("Held", "weight number evidence covers meaning advice file_system cost",
+                  defaults=((), "", "", "", None))
 Held.__doc__ = """
 What a rule gives where it holds.
 
 Attributes:
-    weight, number, evidence: as of a Finding.
+    weight, number, evidence, cost: as of a Finding.
     covers: ids of rules whose findings say less of the same.
     meaning, advice: instead of the rule's, where it depends on the numbers; "" for the rule's.
     file_system: of a rule about the whole job: which one it is about, if any.
@@ -71,10 +74,26 @@ def _counted(call: str) -> str:
 
 
 def weight_of(known: KnownIO, *calls: str, concerned: float = 1.0) -> float:
-    """The share of the nodes' time in these calls; half of what is concerned where not timed."""
+    """
+    How important these calls are: the share of the nodes' time in them; half of what is concerned
+    where they are not timed, which is no measurement and for the order alone.
+    """
     if not known.is_timed(*calls):
         return 0.5 * concerned
     return min(1.0, float(known.time_share(*calls).low)) * concerned
+
+
+def cost_of(known: KnownIO, *calls: str) -> float | None:
+    """
+    The part of the run time that these calls cost, at most: all of them, as if no two had been at
+    the same time; None where some of them are not timed, or may be missing.
+    """
+    untimed = [call for call in calls if call not in known.times_s]
+    if known.side != NODES or any(known.of(_counted(call)).high for call in untimed):
+        return None
+    times = added_up(known.times_s[call] for call in calls if call not in untimed)
+    most = float(ratio(times, known.elapsed_s).high)
+    return None if most == inf else min(1.0, most)
 
 
 def of_time(known: KnownIO, *calls: str) -> str:

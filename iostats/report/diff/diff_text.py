@@ -16,6 +16,7 @@ from iostats.base.units import (
     share_text,
 )
 from iostats.base.text import cut
+from iostats.report.advice.finding import as_form
 from iostats.report.blocks import NAME, NUMBER, TEXT, Block, drawn
 from iostats.report.diff.changes import is_small
 from iostats.report.diff.numbers import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from iostats.report.advice.finding import Finding
     from iostats.report.diff.changes import NumberChange, JobComparison
     from iostats.report.diff.numbers import Bounds, JobNumbers
     from iostats.report.screen import Screen
@@ -268,7 +268,7 @@ def as_json(found: JobComparison) -> str:
         "known_of_one": [{"file_system": name, "layer": layer, "known_of": "b" if side == "a"
                           else "a"} for name, layer, side in found.unknown],
         "only_in": found.only_in, "perhaps_only_in": found.perhaps_only_in, "same": found.same,
-        "findings": found.findings and {what: list(map(_finding, several))
+        "findings": found.findings and {what: list(map(as_form, several))
                                         for what, several in found.findings.items()}}
     return json.dumps(form, indent=2) + "\n"
 
@@ -276,9 +276,5 @@ def as_json(found: JobComparison) -> str:
 def _pair(bounds: Sequence[float]) -> dict[str, float | None]:
     return {name: number if isfinite(number) else None
             for name, number in zip(("low", "high"), bounds)}
-
-
-def _finding(one: Finding) -> dict[str, Any]:
-    return dict(one._asdict())
 
 

@@ -5,8 +5,8 @@ One side of a comparison of two jobs: the numbers of a record, and what its repo
 from __future__ import annotations
 
 from iostats.report.advice import noise_floor
-from iostats.report.advice.findings import findings_of
 from iostats.report.diff import numbers
+from iostats.report.why.causes import judgement_of
 from iostats.totals.record import Record
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ def _advised(form: Mapping[str, Any], config: Any) -> tuple[list[Finding] | None
     """
     try:
         record = Record.of(form)
-        return findings_of(record, config), [
+        return judgement_of(record, config).findings, [
             f"{config.labels.get(fs.name, fs.name)}: {note}" for fs in record.file_systems
             for note in noise_floor.notes(fs, record.coverage.reported,
                                           config["advice.noise_percent"], config["report.units"])]

@@ -12,14 +12,8 @@ from collections import namedtuple
 
 from iostats.base.units import bytes_text, count_text, duration_text, percent_text
 from iostats.lustre.metrics import operations_in
-from iostats.report.why.cause import (
-    BUSY_TARGET,
-    FAULT,
-    NOT_IN_LUSTRE,
-    OWN_PATTERN,
-    SLOW_TARGET,
-    UNKNOWN,
-)
+from iostats.report.why.cause import main_cause
+from iostats.report.why.headline import colour, confidence_and_cost, headline
 from iostats.report.why.time_in_lustre import time_in_lustre
 from iostats.totals.bounds import mark, mark_of_layer, mark_of_ratio, mark_of_source
 
@@ -57,19 +51,15 @@ Attributes:
 
 _IN_WORDS = {">= ": "at least ", "<= ": "up to "}
 
-_BY_CAUSE = {
-    NOT_IN_LUSTRE: ("good", "I/O did not make this job slow"),
-    OWN_PATTERN: ("bad", "How this job does its I/O cost it time"),
-    BUSY_TARGET: ("warn", "A busy target cost it time"),
-    SLOW_TARGET: ("warn", "A slow target cost it time"),
-    FAULT: ("bad", "A fault cost it time")}
 
-
-def answer_of(record: Record, causes: Sequence[Cause] | None = None) -> Verdict:
-    """The answer, by the first cause where one was found, or else by the record alone."""
-    if causes and causes[0].kind != UNKNOWN:
-        kind, head = _BY_CAUSE[causes[0].kind]
-        return Verdict(kind, head, causes[0].text)
+def answer_of(record: Record, causes: Sequence[Cause] = ()) -> Verdict:
+    """The answer, by the main cause where one was found, or else by the record alone."""
+    cause = main_cause(causes)
+    if cause:
+        return Verdict(colour(cause), headline(cause),
+                       f"{cause.text}.  {confidence_and_cost(cause)}")
+    if causes and causes[0].about.get("too_short"):
+        return Verdict("unknown", "Too short to judge", f"{causes[0].text}.")
     coverage, elapsed_s, time = record.coverage, record.job.elapsed_s, time_in_lustre(record)
     if time.seconds is None or time.share is None or not elapsed_s:
         why = time.why_not or "the record has no times"

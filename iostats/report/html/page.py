@@ -22,6 +22,8 @@ from iostats.report.job_charts import CHARTS, by_importance, load_chart
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
 from iostats.report.text_table import file_systems_of
+from iostats.report.why.cause import UNKNOWN
+from iostats.report.why.headline import confidence_and_cost
 from iostats.totals.record import SCHEMA, Record
 
 TYPE_CHECKING = False
@@ -112,7 +114,7 @@ def _values(record: Record, config: Any, findings: Sequence[Finding],
         "facts": _facts(record), "coverage_line": coverage.line(record).partition(": ")[2],
         "is_complete": record.coverage.complete and not record.coverage.missing_count,
         "data_lost": event_tables.about_data(record),
-        "answer": answer.answer_of(record, causes),
+        "answer": answer.answer_of(record, causes or ()),
         "tiles": answer.tiles_of(record, shown, units, event_tables.count_of(record)),
         "findings": findings[:MOST_FINDINGS], "more_findings": findings[MOST_FINDINGS:],
         "causes": _beside_findings(causes or (), findings),
@@ -136,10 +138,10 @@ def _values(record: Record, config: Any, findings: Sequence[Finding],
 
 
 def _beside_findings(causes: Sequence[Cause], findings: Sequence[Finding]) -> list[Cause]:
-    """Causes without what the findings, which stand above them, say in the same words."""
+    """Causes, how sure they are, and without what the findings above them say in the same words."""
     said = {text for one in findings for text in (one.meaning, one.advice, one.link)}
-    return [one._replace(evidence=[line for line in one.evidence if line not in said])
-            for one in causes]
+    return [one._replace(evidence=[*([confidence_and_cost(one)] if one.kind != UNKNOWN else []), *(
+        line for line in one.evidence if line not in said)]) for one in causes]
 
 
 def _facts(record: Record) -> list[tuple[str, str]]:
@@ -201,8 +203,7 @@ def _unknown_members(record: Record) -> list[str]:
     for note in record.notes:
         if note.startswith(newer_release.NOTE):
             return note[len(newer_release.NOTE):].split(", ")
-    known = set(Record.__annotations__) | {"findings"}
-    found = sorted(map(str, set(record) - known))
+    found = sorted(map(str, set(record) - set(Record.__annotations__)))
     if record.get("schema") != SCHEMA:
         found.insert(0, f"schema {record.get('schema')}")
     return found[:20]

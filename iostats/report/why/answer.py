@@ -11,12 +11,12 @@ from iostats.base.text import bars, padded, width_of, wrapped
 from iostats.base.units import duration_text, percent_text
 from iostats.report.newer_release import NOTE
 from iostats.report.screen import HEADING, MARK, painted
-from iostats.report.why import words
-from iostats.report.why.cause import FAULT, NOT_IN_LUSTRE, UNKNOWN
+from iostats.report.why import headline, words
+from iostats.report.why.cause import UNKNOWN, main_cause
 from iostats.report.why.causes import causes_of
-from iostats.report.why.known_from import MOSTLY, known_of
+from iostats.report.why.known_from import known_of
 from iostats.report.why.like_runs import FEWEST, like_runs
-from iostats.report.why.time_in_lustre import time_in_lustre
+from iostats.report.why.time_in_lustre import seconds_at_servers, time_in_lustre
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ _NARROWEST, _WIDEST = 50, 100       # columns; longer lines are hard to read
 _BARS = 48
 _CHANGED = 1.3                      # times: what is said of other runs
 _MOST_COMPARED = 4
-_NOTHING = ("Nothing stands out: no other job is seen to have slowed it down, no fault to have "
-            "stopped it, and no finding is about how it does its I/O.")
-_SIGN = {"sure": "Surely", "likely": "Likely", "possible": "Perhaps"}
+_NOTHING = ("No cause found: no target was slow, no fault stopped the job, and no inefficient I/O "
+            "pattern was found.")
 
 WhyAnswer = namedtuple("WhyAnswer", "record causes time like known period")
 WhyAnswer.__doc__ = """
@@ -70,12 +69,21 @@ def as_form(answer: WhyAnswer) -> dict[str, Any]:
                 "elapsed_s": record.job.elapsed_s, "nodes": record.coverage.expected},
         "time_in_lustre": {"seconds": time.seconds, "share_of_nodes": time.share,
                            "share_of_busiest_node": time.busiest_share, "whole": time.is_whole,
-                           "why_not": time.why_not},
-        "causes": [one._asdict() for one in answer.causes],
+                           "why_not": time.why_not,
+                           "seconds_at_servers": seconds_at_servers(record)},
+        "main_cause": headline.as_form(main_cause(answer.causes)),
+        "causes": [_cause_form(one) for one in answer.causes],
         "other_runs": {"runs": like.runs, "factor": like.factor, "elapsed_s": like.elapsed_s,
                        "operations": [one._asdict() for one in like.operations]},
         "known_from": answer.known.there,
         "not_known_from": dict(answer.known.missing)}
+
+
+def _cause_form(cause: Cause) -> dict[str, Any]:
+    """A cause as JSON, with measured numbers only."""
+    form: dict[str, Any] = cause._asdict()
+    del form["weight"]
+    return form
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -84,6 +92,9 @@ def lines(answer: WhyAnswer, screen: Screen, labels: dict[str, str], units: str)
     """The answer as lines for a screen; names in it are made safe."""
     width = max(_NARROWEST, min(screen.width, _WIDEST))
     found = [painted(screen, HEADING, line) for line in wrapped(one_line(_head(answer)), width)]
+    main = main_cause(answer.causes)
+    if main:
+        found += [painted(screen, MARK, line) for line in wrapped(headline.line(main), width)]
     found += wrapped(one_line(_where(answer, labels)), width)
     if not answer.causes:
         found += ["", *wrapped(_NOTHING, width)]
@@ -96,7 +107,7 @@ def lines(answer: WhyAnswer, screen: Screen, labels: dict[str, str], units: str)
     known = answer.known
     text = f"Known from: {', '.join(known.there) or 'nothing'}."
     if known.missing:
-        text += f"  Not: {'; '.join(f'{source}, because {why}' for source, why in known.missing)}."
+        text += f"  Not used: {'; '.join(f'{source} ({why})' for source, why in known.missing)}."
     found += ["", *wrapped(one_line(text), width)]
     for note in answer.record.notes:
         if note.startswith(NOTE):
@@ -129,9 +140,9 @@ def _where(answer: WhyAnswer, labels: dict[str, str]) -> str:
     """How much of the time was in Lustre, and in which calls."""
     time: TimeInLustre = answer.time
     if time.seconds is None:
-        return f"How much of its time was in Lustre is not known: {time.why_not}."
+        return f"Time in Lustre: not known: {time.why_not}.{_at_servers(answer)}"
     either = "~ " if time.mark else ""
-    text = f"In Lustre: {time.share_mark}{percent_text(time.share)} of its nodes' time"
+    text = f"In Lustre: {time.share_mark}{percent_text(time.share)} of node time"
     if time.share > 1:
         text += ", since threads that wait at the same time count each, and a call in another too"
     whole = sum(seconds for _, seconds in time.by_operation.values())
@@ -147,29 +158,29 @@ def _where(answer: WhyAnswer, labels: dict[str, str]) -> str:
     return text + (f" ({time.why_not})." if time.why_not else ".")
 
 
+def _at_servers(answer: WhyAnswer) -> str:
+    """What the storage servers' times say instead."""
+    seconds, elapsed_s = seconds_at_servers(answer.record), answer.record.job.elapsed_s
+    if seconds is None:
+        return ""
+    share = f", at most {percent_text(seconds / elapsed_s)} of the run time" if (
+        elapsed_s and seconds < elapsed_s) else ""
+    return f"  The storage servers worked on its requests for {words.lasted(seconds)}{share}."
+
+
 def _cause(number: int, cause: Cause, answer: WhyAnswer, screen: Screen, width: int) -> list[str]:
     indent = "   "
     first, *more = wrapped(one_line(f"{number}. {cause.text}"), width, indent)
     found = [painted(screen, HEADING, first), *(painted(screen, HEADING, line) for line in more)]
-    sign = _SIGN.get(cause.about.get("sure", ""), "")
-    if cause.kind != UNKNOWN and sign:
-        about = f"{sign}; {_weight_text(cause)}"
-        found.append(indent + painted(screen, MARK, about))
+    if cause.kind != UNKNOWN:
+        found += [indent + painted(screen, MARK, part) for part in wrapped(
+            headline.confidence_and_cost(cause), width - len(indent))]
     series = cause.about.get("series")
     if series:
         found += _drawn(series, answer.period, screen, width - len(indent), indent)
     for line in cause.evidence:
         found += [f"{indent}{part}" for part in wrapped(f"- {one_line(line)}", width - len(indent))]
     return found
-
-
-def _weight_text(cause: Cause) -> str:
-    if cause.kind == NOT_IN_LUSTRE:
-        return f"at least {percent_text(cause.weight)} of its time was elsewhere"
-    most = "" if cause.kind == FAULT and cause.about.get("sure") == "likely" else "up to "
-    known = cause.about.get("known", 1.0)
-    return f"it cost {most}{percent_text(cause.weight)} of its time" + (
-        f", of which {percent_text(known)} is known" if known < MOSTLY else "")
 
 
 def _drawn(series: dict[str, Any], period: tuple[float | None, float | None], screen: Screen,

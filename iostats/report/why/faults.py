@@ -42,7 +42,7 @@ _SEEN_IN_PART = ("in the longer intervals around that time it made as many reque
 _LITTLE_KNOWN = "its rate at other times is hardly known, so it is not known whether it waited"
 _NOT_KNOWN = "no rate is known of that time, so it is not known whether it waited"
 
-CostlyFault = namedtuple("CostlyFault", "events began ended still_s part is_seen evidence")
+CostlyFault = namedtuple("CostlyFault", "events began ended still_s part cost is_seen evidence")
 CostlyFault.__doc__ = """
 Events that belong together, and what they cost.
 
@@ -50,7 +50,8 @@ Attributes:
     events: [JobEvent], that which is told first.
     began, ended: seconds since 1970, within the job.
     still_s: for how long of that the job stood still, more than it does otherwise.
-    part: of the job's time, by the nodes that it hit.
+    part: of the job's time, by the nodes that it hit: an estimate, as the others may have waited.
+    cost: the same as if all nodes had waited.
     is_seen: the job's rate shows it; False: it may be so.
     evidence: what its rate says: a text.
 """
@@ -71,8 +72,9 @@ def faults_of(record: Record, history: JobHistory | None, time: TimeInLustre) ->
         most_s = time.seconds if time.seconds is not None and time.is_whole else inf
         if fault.still_s > 0 and most_s >= _WAITED * fault.still_s:
             still_s = min(fault.still_s, most_s)
-            part = still_s / (ended - started) * _of_nodes(events, record)
-            found.append(fault._replace(still_s=still_s, part=min(1.0, part)))
+            cost = min(1.0, still_s / (ended - started))
+            found.append(fault._replace(still_s=still_s, cost=cost,
+                                        part=cost * _of_nodes(events, record)))
     return sorted(found, key=lambda one: (-one.part, one.began))
 
 
@@ -141,7 +143,7 @@ def _fault(events: list[JobEvent], began: float, ended: float, history: JobHisto
     line = _line_of(events, history)
     axis = axis_of(line)
     if line is None or axis is None:
-        return CostlyFault(events, began, ended, ended - began, 0.0, False, _NOT_KNOWN)
+        return CostlyFault(events, began, ended, ended - began, 0.0, 0.0, False, _NOT_KNOWN)
     inside, outside = [], []            # [(seconds in the window, is it all, amount)], [amount]
     for place, amount in enumerate(on_axis(line, "requests", axis)):
         start = axis.began + place * axis.every_s
@@ -152,7 +154,7 @@ def _fault(events: list[JobEvent], began: float, ended: float, history: JobHisto
                                             for first, last in windows):
             outside.append(amount)
     if not inside:
-        return CostlyFault(events, began, ended, ended - began, 0.0, False, _NOT_KNOWN)
+        return CostlyFault(events, began, ended, ended - began, 0.0, 0.0, False, _NOT_KNOWN)
     is_little = len(outside) < _FEWEST
     looked = [*outside, *(amount for _, _, amount in inside if is_little)]
     usual = sum(looked) / len(looked)
@@ -166,7 +168,7 @@ def _fault(events: list[JobEvent], began: float, ended: float, history: JobHisto
         still_s, evidence = (ended - began) * is_still, _SEEN_IN_PART
     if is_little and (still_s or not usual):
         still_s, evidence = ended - began, _LITTLE_KNOWN
-    return CostlyFault(events, began, ended, still_s, 0.0, evidence == SEEN, evidence)
+    return CostlyFault(events, began, ended, still_s, 0.0, 0.0, evidence == SEEN, evidence)
 
 
 def _often(amounts: Sequence[float], count: int, least: float) -> float:

@@ -22,10 +22,9 @@ Attributes:
 """
 
 NODES, WATCH, HARVEST, EXPORTS, EVENTS = (
-    "its nodes (prolog and epilog)", "watch", "storage servers over time (harvest)", "exports",
-    "events")
+    "its nodes", "watch", "job_stats over time", "exports", "events")
 _OF_HISTORY = {"harvest": HARVEST, "exports": EXPORTS, "events": EVENTS, "watch": WATCH}
-_NOT_SAID = "the site's server has nothing of it"
+_NOT_SAID = "no data on the site's server"
 _NO_LINES = "the site's server keeps no time lines of this job"
 MOSTLY = 0.8                        # of the job's time: as much as is to be known of it
 
@@ -40,7 +39,7 @@ def known_of(record: Record, history: JobHistory | None, why_no_history: str = "
     if any(fs.series for fs in record.file_systems) or "watch" in (history.has if history else ()):
         there.append(WATCH)
     else:
-        missing.append((WATCH, "it did not run"))
+        missing.append((WATCH, "no data"))
     if history is None:
         missing.append((HARVEST, why_no_history or _NO_LINES))
     else:
@@ -50,7 +49,7 @@ def known_of(record: Record, history: JobHistory | None, why_no_history: str = "
     if record.events is not None or "events" in (history.has if history else ()):
         there.append(EVENTS)
     else:
-        missing.append((EVENTS, "nothing has looked for any"))
+        missing.append((EVENTS, "not collected"))
     return KnownFrom(there, missing)
 
 
@@ -59,8 +58,7 @@ def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
     """[reason] why nothing can be told of how the job's time went; [] where it could be."""
     found = []
     if time.why_not:
-        found.append(f"how much of its time was in Lustre is not known for certain: {time.why_not}"
-                     )
+        found.append(f"its time in Lustre is not known: {time.why_not}")
     if history is None or "harvest" not in history.has:
         why = (history.why_not.get("harvest") if history else why_no_history) or _NO_LINES
         found.append(f"whether a target was busy is not known: {why}")
@@ -73,17 +71,17 @@ def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
                          f"time only")
         found += _without_lines(record, history, time)
     if record.events is None:
-        found.append("whether something broke is not known: nothing has looked for events")
+        found.append("whether something broke is not known: events were not collected")
     return found
 
 
 def _why_no_target(history: JobHistory) -> str:
     lines = [one.job for one in history.targets if one.job is not None]
-    if not lines:
-        return "it used no target that a sweep has seen"
-    if not any(sum(value or 0 for value in line.amounts.get("timed", ())) for line in lines):
-        return "this release of Lustre does not time requests (up to 2.13)"
-    return "too few sweeps have seen it at work"
+    if not any(any(amounts) for line in lines for amounts in line.amounts.values()):
+        return "no sweep of the storage servers saw its requests while it ran"
+    if not any(any(line.amounts.get("timed", ())) for line in lines):
+        return "the storage servers' counters do not time requests (Lustre servers do since 2.14)"
+    return "too few sweeps saw its requests"
 
 
 def _without_lines(record: Record, history: JobHistory, time: TimeInLustre) -> list[str]:

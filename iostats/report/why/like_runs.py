@@ -86,6 +86,8 @@ def run_of(row: Mapping[str, Any], records: Iterable[Record]) -> Record | None:
 
 def like_runs(record: Record, like: Sequence[Record]) -> LikeRuns:
     """What a record's operations took, beside those of `like`: records of other runs."""
+    if not like:
+        return LikeRuns(0, [], None, None)
     here, at_servers = _each(record)
     if not here:
         here, at_servers = at_servers, {}
@@ -118,7 +120,7 @@ def _each(record: Record) -> tuple[dict[tuple[str, str], tuple[int, float]],
     servers: dict[tuple[str, str], tuple[int, float]] = {}
     for fs in record.harvest.file_systems if record.harvest else ():
         rows = [(f"server {name}", row.count, row.seconds) for name, row in fs.operations.items()]
-        rows += [(f"server {way}", fs[f"{way}_rpcs"], fs[f"{way}_seconds"])
+        rows += [(f"server {way}", fs[f"{way}_rpcs"], fs.get(f"{way}_seconds"))
                  for way in ("read", "write")]
         servers.update({(fs.name, name): (calls, seconds / calls)
                         for name, calls, seconds in rows if calls and seconds})
@@ -132,11 +134,11 @@ def beside(factor: float) -> str:
     >>> beside(1.1)
     'calls took about as long as in its other runs'
     >>> beside(0.5)
-    'calls took 0.5 times the time that they took in its other runs'
+    'calls took 0.5 times as long as in its other runs'
     """
     if 1 / AS_USUAL < factor < AS_USUAL:
         return "calls took about as long as in its other runs"
-    return f"calls took {times(factor)} the time that they took in its other runs"
+    return f"calls took {times(factor)} as long as in its other runs"
 
 
 def median(values: Iterable[float]) -> float:

@@ -10,10 +10,10 @@ from iostats.report.why import words
 from iostats.report.why.axis import on_axis
 from iostats.report.why.cause import (
     BUSY_TARGET,
-    LIKELY,
-    POSSIBLE,
+    HIGH,
+    LOW,
+    MEDIUM,
     SLOW_TARGET,
-    SURE,
     Cause,
 )
 from iostats.report.why.like_runs import AS_USUAL, beside
@@ -47,28 +47,37 @@ def causes_of_slow(slow: Sequence[SlowTarget], time: TimeInLustre, elapsed_s: fl
                one.jobs[0][0].job if one.jobs else None)
         groups.setdefault(key, []).append(one)
     found = [_cause(group, _weight(group, time, elapsed_s, node_seconds),
-                    _known_part(group[0], elapsed_s), like, config) for group in groups.values()]
+                    _most(group, time, elapsed_s), _known_part(group[0], elapsed_s), like, config)
+             for group in groups.values()]
     return [one for one in found if one.weight >= SMALLEST]
 
 
 def _weight(group: Sequence[SlowTarget], time: TimeInLustre, elapsed_s: float | None,
             node_seconds: float | None) -> float:
-    """
-    The part of the job's time that it cost, at most.
-
-    A call that waits for a request waits as much longer as the request takes; so the nodes have
-    waited as long as the servers say, no longer than all of their calls took, and only then.
-    """
+    """The part of the job's time that it cost, estimated: where calls took longer by as much."""
     excess_s = sum(one.excess_us for one in group) / 1e6
-    weight: float = 1.0
-    if elapsed_s:
-        weight = min(weight, excess_s / elapsed_s, _longest_s(group) / elapsed_s)
+    weight = _most(group, time, elapsed_s)
+    weight = 1.0 if weight is None else weight
     if time.busiest_share is not None:
         weight = min(weight, time.busiest_share * sum(one.part for one in group))
         if node_seconds and time.share:
             # Of the node that waited most.
             weight = min(weight, excess_s / node_seconds * time.busiest_share / time.share)
     return weight
+
+
+def _most(group: Sequence[SlowTarget], time: TimeInLustre,
+          elapsed_s: float | None) -> float | None:
+    """
+    The part of the run time that it cost, at most; None where that is not known.
+
+    A call that waits for a request waits as much longer as the request takes; so the nodes have
+    waited as long as the servers measured, no longer than all of their calls took, and only then.
+    """
+    if not elapsed_s:
+        return None
+    most: float = min(sum(one.excess_us for one in group) / 1e6, _longest_s(group)) / elapsed_s
+    return min(1.0, most, float(time.serial_share) if time.is_whole else 1.0)
 
 
 def _longest_s(group: Sequence[SlowTarget]) -> float:
@@ -89,8 +98,8 @@ def _known_part(one: SlowTarget, elapsed_s: float | None) -> float:
     return min(1.0, known_s / elapsed_s) if elapsed_s else 1.0
 
 
-def _cause(group: list[SlowTarget], weight: float, known: float, like: LikeRuns,
-           config: Any) -> Cause:
+def _cause(group: list[SlowTarget], weight: float, cost: float | None, known: float,
+           like: LikeRuns, config: Any) -> Cause:
     first = group[0]
     history, axis = first.loads.history, first.loads.axis
     label = config.labels.get(history.file_system, history.file_system)
@@ -116,11 +125,10 @@ def _cause(group: list[SlowTarget], weight: float, known: float, like: LikeRuns,
                      for other, part in first.jobs]
     else:
         evidence.append("a rebuild, a failing disk or the network may be behind it: iostats events")
-    sure = _sure(first, like)
     if like.factor is not None:
         evidence.append(beside(like.factor) + (
             ": it may be as it always is" if like.factor < AS_USUAL else ""))
-    about = {"sure": sure, "file_system": history.file_system, "target": names[0],
+    about = {"file_system": history.file_system, "target": names[0],
              "targets": names, "known": known, "factor": first.factor, "usual_us": usual_us,
              "began": began, "ended": ended, "job": first.jobs[0][0].job if first.jobs else "",
              "user": first.jobs[0][0].user if first.jobs else "",
@@ -129,20 +137,21 @@ def _cause(group: list[SlowTarget], weight: float, known: float, like: LikeRuns,
              "series": {"began": axis.began, "every_s": axis.every_s,
                         "latency_us": first.loads.latency_us, "own": first.loads.own,
                         "others": first.loads.others}}
-    return Cause(BUSY_TARGET if first.is_others else SLOW_TARGET, weight, text, evidence, about)
+    return Cause(BUSY_TARGET if first.is_others else SLOW_TARGET, weight,
+                 _confidence(first, like), cost, text, evidence, about)
 
 
 def _known(one: SlowTarget) -> int:
     return sum(value is not None for value in one.loads.slowness)
 
 
-def _sure(one: SlowTarget, like: LikeRuns) -> str:
+def _confidence(one: SlowTarget, like: LikeRuns) -> str:
     if like.factor is not None and like.factor < AS_USUAL:
-        return POSSIBLE
+        return LOW
     if not one.is_others:
-        return LIKELY
+        return MEDIUM
     is_one = bool(one.jobs) and one.jobs[0][1] >= 0.5
-    return SURE if is_one and like.factor is not None and like.factor >= SLOWER else LIKELY
+    return HIGH if is_one and like.factor is not None and like.factor >= SLOWER else MEDIUM
 
 
 def _seconds(group: Iterable[SlowTarget]) -> str:
