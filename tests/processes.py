@@ -101,6 +101,9 @@ def is_free(port):
         return True
 
 
+_PARTS = 100
+
+
 def _own_part(parts):
     """
     (a number below `parts` that no other process of tests on this machine has, what holds it).
@@ -119,9 +122,9 @@ def _own_part(parts):
 
 
 # Below those that the kernel gives to whoever connects or asks for any, and not those of jobs; each
-# process has its own, of whichever run of the tests it is.
-_part, _holds_part = _own_part(20)
-_ports = itertools.cycle(random.sample(range(10_000 + _part, 20_000, 20), 500))
+# process has its own, of whichever run of the tests it is: `make test` has two for each core.
+_part, _holds_part = _own_part(_PARTS)
+_ports = itertools.cycle(random.sample(range(10_000 + _part, 20_000, _PARTS), 10_000 // _PARTS))
 
 
 def free_port():

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import processes
 import pytest
 import pythons
 from no_process import no_process
@@ -113,3 +114,11 @@ def test_hashes_of_texts_are_the_same_in_each_run_of_make():
                           cwd=ROOT, capture_output=True, text=True,
                           env={**os.environ, "MAKEFLAGS": "", "PYTHONHASHSEED": "41"})
     assert "23\n" == done.stdout, done.stderr
+
+
+def test_forty_processes_of_tests_have_ports_of_their_own():
+    """`make test` starts two for each core."""
+    parts = [processes._own_part(processes._PARTS) for _ in range(40)]
+    for _, holds in parts:
+        holds.close()
+    assert 40 == len({part for part, _ in parts})
