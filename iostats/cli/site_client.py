@@ -23,13 +23,14 @@ _asked: dict[tuple[str, int], SiteServers] = {}        # by [site] host and port
 
 
 def ask_site(config: Config, method: str, params: dict[str, Any],
-             within_s: float = WITHIN_S) -> Any:
+             within_s: float = WITHIN_S, is_quiet: bool = False) -> Any:
     """
     The result of a method of the first site's server that answers; NotDelivered without one.
 
     A command asks that one for all it wants, as what another one says is another account; one that
     runs for long returns to those before it.  A host that cannot be reached is given up after
-    REACH_WITHIN_S; one that can, and whose server is silent, is waited for, with a line about it.
+    REACH_WITHIN_S; one that can, and whose server is silent, is waited for, with a line about it
+    unless `is_quiet`.
     """
     from threading import Timer
 
@@ -47,7 +48,8 @@ def ask_site(config: Config, method: str, params: dict[str, Any],
         {"file": sys.stderr})
     waits.daemon = True
     try:
-        waits.start()
+        if not is_quiet:
+            waits.start()
         return servers.call(signs, identity.name(), method, params, within_s, _LONGEST,
                             learn=lambda _: waits.cancel(), moves=not params.get("after"))
     except ServerMoved as error:                    # it does not know where the other one was

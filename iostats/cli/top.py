@@ -214,7 +214,7 @@ class SiteLoad:
     def answer(self, ask: LoadQuery) -> dict[str, Any]:
         from iostats.cli.site_client import ask_site, form_checked
         params = ask._asdict()
-        answer = ask_site(self._config, "load", params, _WITHIN_S)
+        answer = ask_site(self._config, "load", params, _WITHIN_S, is_quiet=True)
         if not isinstance(answer, dict) or not {"rows", "file_systems", "left_off"} <= set(answer):
             raise NotDelivered("the site's server answers in another form: use one release of "
                                "iostats here and there")

@@ -10,6 +10,7 @@ from iostats.base.errors import ConfigError, IostatsError, NotDelivered
 from iostats.doctor import site as doctor_site
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.wire import auth, client, secret
+from iostats.wire.site_servers import REACH_WITHIN_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def examine(given: dict[str, Any], config: Config, job: str | None, node: str) -
     for port in ports:
         try:
             hello, by = client.server_at(host, port, job,
-                                           signs or [auth.Secret(job, b"none")], node)
+                                         signs or [auth.Secret(job, b"none")], node,
+                                         REACH_WITHIN_S)
         except client.SilentPort as error:
             others.append(f"port {port}: {error}")
             continue

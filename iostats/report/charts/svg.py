@@ -84,10 +84,17 @@ def remarks(chart: Chart) -> list[str]:
         moment_text(at + mark.at_s, "%H:%M:%S")) for number, mark in enumerate(chart.marks, 1)]
     grey = {curve.kind for panel in chart.panels for curve in panel.curves[:1]
             for value in curve.values if not _is_known(value)}
-    if grey or (not isinstance(axis, NameAxis) and shown_period(axis) != shown_period(
-            axis._replace(since=None, until=None))):
+    if grey or _is_wider(axis):
         found.append("grey: not known" + (", or no request" if "latency" in grey else ""))
     return found
+
+
+def _is_wider(axis: TimeAxis | NameAxis) -> bool:
+    """Whether more than its intervals is shown of a period."""
+    if isinstance(axis, NameAxis):
+        return False
+    began, ended = shown_period(axis)
+    return bool(ended - began - axis.every_s * axis.count > _LEAST_GAP * (ended - began))
 
 
 def _text(text: str) -> str:
