@@ -250,7 +250,7 @@ _TEXT = st.one_of(st.text(max_size=40), st.sampled_from([
 _NAMES = st.sampled_from(["since", "until", "user", "state", "job", "account", "partition", "sort",
                           "cluster", "limit", "events", "lost", "runs", "after", "by", "fs", "text",
                           "show", "node", "nodes", "kind", "severity", "target", "count", "each_fs",
-                          "run", "x"])
+                          "with", "format", "run", "x"])
 _PATHS = st.sampled_from(["/jobs", "/job/4711", "/job/", "/now", "/now/part", "/nodes",
                           "/nodes/down", "/events", "/fs", "/fs/scratch", "/", "/static/site.css"])
 
