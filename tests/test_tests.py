@@ -2,6 +2,8 @@
 
 import ast
 import os
+import re
+import shlex
 import subprocess
 import sys
 
@@ -63,6 +65,19 @@ def test_random_cases_are_the_same_in_each_run(tmp_path):
         found.append(file.read_text())
     assert 230 <= len(found[0].splitlines())
     assert found[0] == found[1]
+
+
+def test_a_campaign_of_chaos_that_fails_prints_how_to_repeat_it():
+    """Each `make chaos` has a fresh seed."""
+    def run(command):
+        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True,
+                              env={**os.environ, "IOSTATS_CHAOS_SEED": ""})
+        return (re.findall(r"(?m)^IOSTATS_CHAOS=1 IOSTATS_CHAOS_SEED=.*", done.stdout),
+                re.findall(r"AssertionError: (chosen \d+)", done.stdout))
+    whole = f"IOSTATS_CHAOS=1 {shlex.quote(sys.executable)} -m pytest tests/chaos/planted.py"
+    first, other = run(whole), run(whole)
+    assert first[0] != other[0] and first[1] != other[1]
+    assert other == run(*other[0])
 
 
 # What is random by intent.

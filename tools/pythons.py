@@ -1,6 +1,6 @@
 """
 The tests of the node side with Python 3.9, which nodes may have, and those of the pure modules with
-the newest one.  Random cases are fewer than in `make test`, which has the same ones and more.
+the newest one.  Random cases are fewer than in `make test`.
 
     python tools/pythons.py           which they are, and where: "3.9.18 /usr/bin/python3.9"
     python tools/pythons.py test      run the tests with each of them

@@ -1,4 +1,7 @@
 """Each campaign that fails prints its seed, and the command that repeats it."""
+import shlex
+import sys
+
 import pytest
 from campaign import SEED, WHOLE
 
@@ -12,6 +15,6 @@ def pytest_runtest_makereport(item):
     outcome = yield
     report = outcome.get_result()
     if report.failed:
-        command = f"make chaos SEED={SEED} TARGETS='{item.nodeid}'" if WHOLE else (
-            f"IOSTATS_CHAOS_SEED={SEED} python -m pytest '{item.nodeid}'")
-        report.sections.append(("repeat it", command))
+        report.sections.append(("repeat it", (
+            f"IOSTATS_CHAOS={WHOLE:d} IOSTATS_CHAOS_SEED={SEED} {shlex.quote(sys.executable)} "
+            f"-m pytest -s {shlex.quote(item.nodeid)}")))
