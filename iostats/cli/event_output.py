@@ -7,7 +7,6 @@ Events as `iostats events` prints them: a line each, in the habits of journalctl
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import OrderedDict, namedtuple
 
@@ -19,7 +18,6 @@ from iostats.events.kinds import KINDS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import TextIO
 
     from iostats.events.event import Event
 
@@ -44,12 +42,6 @@ Attributes:
     colours: with escape sequences of ECMA-48.
     now: s since 1970.
 """
-
-
-def has_colours(stream: TextIO) -> bool:
-    """On a terminal that has them, unless NO_COLOR is set (no-color.org)."""
-    return (stream.isatty() and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"))
 
 
 class JournalLines:

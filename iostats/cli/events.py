@@ -26,11 +26,11 @@ from iostats.cli.event_output import (
     JournalLines,
     MergedEvents,
     SeenEvents,
-    has_colours,
 )
 from iostats.cli.event_question import EventQuestion
 from iostats.cli.event_servers import ServerCursor, server_of, site_of
 from iostats.cli.parser import (
+    has_colours,
     moments_of,
     parser,
     put_out,

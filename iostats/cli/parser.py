@@ -14,7 +14,7 @@ from iostats.cli.entry_point import NO_MEMORY, unwritable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import NoReturn
+    from typing import NoReturn, TextIO
 
 
 def parser(prog: str, text: str, with_value: Iterable[str],
@@ -63,6 +63,12 @@ def terminal_width() -> int | None:
         import shutil
         return max(1, shutil.get_terminal_size().columns)
     return None
+
+
+def has_colours(stream: TextIO) -> bool:
+    """On a terminal that has them, unless NO_COLOR is set (no-color.org)."""
+    return (stream.isatty() and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"))
 
 
 def status_of(role: Callable[[], int]) -> int:

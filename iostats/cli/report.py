@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-packages.needed("msgspec", "tabulate", "ClusterShell")
+packages.needed("msgspec", "ClusterShell")
 _MOST_LATEST = 1000
 
 HELP = """\

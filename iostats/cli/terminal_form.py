@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from iostats.cli.event_output import has_colours
+from iostats.cli.parser import has_colours
 from iostats.report.screen import ALERT, BAR, HEADING, LOG, MARK, Screen
 
 TYPE_CHECKING = False

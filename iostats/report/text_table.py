@@ -1,10 +1,13 @@
 """
 A table as text, and the cells that several tables have.
+
+Not by tabulate, which draws the same (tests/report/test_text_table.py compares): it imports
+importlib.metadata, and so email and zipfile, which took 40 of the 95 ms of a report.
 """
 
 from __future__ import annotations
 
-from iostats.base.text import cut, width_of
+from iostats.base.text import cut, padded, width_of
 from iostats.base.units import bytes_text
 from iostats.report.blocks import light_table
 from iostats.totals.bounds import mark
@@ -17,8 +20,6 @@ if TYPE_CHECKING:
     from iostats.report.screen import Screen
     from iostats.totals.record import FileSystemRecord, NodeSpread, PhaseFileSystem
 
-_FILLER = "\ue000"              # which no text has that is fit for a terminal: errors.one_line
-_TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Screen,
@@ -29,22 +30,25 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Scr
     """
     if not isinstance(form, str):
         return light_table(headers, list(rows), form, align)
-    rows = list(rows)
-    import tabulate                    # 40 ms, of which a page has no use
-    tabulate.WIDE_CHARS_MODE = False   # where wcwidth is there: a wide letter's filler is counted
-    # Everything is text by now: tabulate must not read numbers into it (it would print
-    # 16777216 as 1.67772e+07 in a column with a "-").
+    cells = [[cell.strip() for cell in row] for row in rows]
     if form == "markdown":
-        rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    rows = [[_with_fillers(cell) for cell in row] for row in rows]
-    return str(tabulate.tabulate(rows, headers, tablefmt=_TABLEFMT[form], disable_numparse=True,
-                        colalign=align if rows else None)).replace(_FILLER, "")
-
-
-def _with_fillers(text: str) -> str:
-    """A text with as many characters as it takes columns, for tabulate: wide letters take two."""
-    return text if text.isascii() else "".join(
-        c + _FILLER * (width_of(c) - 1) for c in text)
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+    is_right = [bool(cells and align and align[at] == "right") for at in range(len(headers))]
+    widths = [max([2 + width_of(name), *(width_of(row[at]) for row in cells)])
+              for at, name in enumerate(headers)]
+    begin, between, end = ("", "  ", "") if form == "plain" else ("| ", " | ", " |")
+    heading, *lines = [(begin + between.join(map(padded, row, widths, is_right)) + end).rstrip()
+                       for row in (headers, *cells)]
+    if form == "plain":
+        return "\n".join([heading, *lines])
+    if form == "markdown":
+        dashes = ["-" * (width + 1) for width in widths]
+        below = "|".join(f"{of}:" if right else f":{of}" if cells else f"{of}-"
+                         for of, right in zip(dashes, is_right))
+        return "\n".join([heading, f"|{below}|", *lines])
+    line, double = ("+".join(["", *(of * (width + 2) for width in widths), ""]) for of in "-=")
+    body = [f"\n{line}\n".join(lines)] if lines else []
+    return "\n".join([line, heading, double, *body, line])
 
 
 def in_width(headers: Sequence[str], rows: Sequence[Sequence[str]], form: str, width: int,

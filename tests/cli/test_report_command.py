@@ -355,6 +355,7 @@ def test_a_report_as_text_imports_no_more_than_it_needs():
         sys.executable, "-c", "import sys\nimport iostats.cli.report\n"
         "print(*sorted(set(sys.modules) & {'tabulate', 'msgspec', 'rich', 'ClusterShell', 'jinja2',"
         " 'numpy', 'asyncio', 'dataclasses', 'typing', 'inspect', 'logging', 'csv', 'email',"
-        " 'http.client', 'http.server', 'urllib.request', 'importlib.metadata', 'sqlite3'}))"],
+        " 'hashlib', 'http.client', 'http.server', 'urllib.request', 'importlib.metadata',"
+        " 'sqlite3'}))"],
         cwd=REPOSITORY, capture_output=True, text=True)
     assert ("\n", "", 0) == (done.stdout, done.stderr, done.returncode)
