@@ -40,8 +40,8 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     """
     Send all reports that wait on this node, the oldest first, until time.monotonic() is `until`.
 
-    How many wait still; paths of those that were refused, or removed unsent, are added to `lost`,
-    and where the server refuses them all, that of the first.
+    How many wait still; paths of those that were refused, removed unsent, or cannot be read or
+    removed, are added to `lost`, and where the server refuses them all, that of the first.
     Starts whose epilog will not come any more are reported as well.
     """
     from iostats.base import strict_json
@@ -84,6 +84,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             continue
         except OSError as error:
             say(f"{path}: cannot be read: {error.strerror}")
+            lost += {path}.difference(again)
             left_here += path not in again
             continue
         except (ValueError, RecursionError) as error:
@@ -112,6 +113,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             private_files.forget(path)
         except OSError as error:                     # the server knows it when it comes again
             say(f"{path}: was sent, and cannot be removed: {private_files.why(error)}")
+            lost += {path}.difference(again)
             left_here += path not in again
         if over:
             lost_starts.give_up_some(config, root, directory, report["node"], over, say)
