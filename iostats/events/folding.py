@@ -16,7 +16,9 @@ count.  So its id does not depend on when and by whom the log was read.  What is
 * `Skipped N` belongs to the line before it of the same label.
 
 A flood is counted, not parsed: what of a line is the same for all clients, threads and times (its
-shape) is parsed once for each target.
+shape) is parsed once for each target.  What is below Lustre (system_log.py) prints little.
+
+Long because: one pass over a line decides which of the ways it takes.
 """
 
 from __future__ import annotations
@@ -38,10 +40,12 @@ from iostats.events.kinds import EVENTS_DROPPED
 from iostats.events.pieces import LABELS, Pieces
 from iostats.events.remembered import RECOVERY_US, WINDOW_US, Remembered
 from iostats.events.windows import Windows
-from iostats.lustre import kernel_log
+from iostats.lustre import kernel_log, system_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from iostats.events.wall_clock import WallClock
 
 _HEX = b"0123456789abcdef"
@@ -52,6 +56,16 @@ _MOST_TRIES = 16                        # lines of an event that are looked at f
 _LARGEST_US = 2**53
 _OVER = "Recovery over after "
 OF_CLIENTS = (kernel_log.CONNECTION_LOST, kernel_log.CONNECTION_RESTORED, kernel_log.EVICTED)
+
+
+def _usec_of(data: bytes, at: int) -> int | None:
+    """Microseconds of the log's clock in a record whose text begins behind `at`; None: damaged."""
+    ends = data.find(b",-", 0, at)
+    try:
+        usec = int(data[data.rfind(b",", 0, ends) + 1:ends])
+    except ValueError:
+        return None
+    return usec if 0 <= usec < _LARGEST_US else None
 
 
 class Folder:
@@ -67,13 +81,16 @@ class Folder:
     """
 
     def __init__(self, boot_id: str, node: str, most: int, clock: WallClock,
-                 kept: dict[str, object] | None = None) -> None:
+                 kept: dict[str, object] | None = None,
+                 target_of: Callable[[str], str] = lambda device: "") -> None:
         """
-        `most`: room for different events in one window; `kept`: what as_json() gave before.
+        `most`: room for different events in one window; `kept`: what as_json() gave before;
+        `target_of`: a device or ZFS pool -> the target that is kept there, or "".
 
         `kept` of another form raises ValueError, TypeError, KeyError or AttributeError.
         """
         self._boot_id, self._node, self._clock = boot_id, node, clock
+        self._target_of = target_of
         self.lines = self.skipped = 0
         self.replaced: list[tuple[str, float]] = []
         self._shapes: dict[tuple[bytes, bytes], Shape] = {}
@@ -100,20 +117,41 @@ class Folder:
             self._take_whole(self._pieces.add(data, at))
         elif data.startswith(LABELS, at + 1):
             self._take_line(data, at)
+        elif data.startswith(system_log.STARTS, at + 1):
+            self._take_of_system(data, at)
 
     def _take_whole(self, records: list[bytes]) -> None:
         for data in records:
             at = data.find(b";")
             if data.startswith(LABELS, at + 1):
                 self._take_line(data, at)
+            elif data.startswith(system_log.STARTS, at + 1):
+                self._take_of_system(data, at)
+
+    def _take_of_system(self, data: bytes, at: int) -> None:
+        """A line of what is below Lustre: the kernel prints few of them, so each is parsed."""
+        usec, record = _usec_of(data, at), kernel_log.record(data[:_LONGEST])
+        told = system_log.message(record.text) if record else None
+        if usec is None or told is None:
+            return
+        self.lines += 1
+        target = self._target_of(told.device) if told.kind in system_log.OF_STORAGE else ""
+        window = self._windows.open(usec // WINDOW_US)
+        origin = ("log", told.kind, "", target or told.device, str(window))
+        fold = self._windows.folds[window].get(origin)
+        if fold is None:
+            if self._windows.is_full(told.kind, window):
+                self._overflow(told.kind, usec, window).count += 1
+                return
+            fold = Fold(origin, told.kind, "", target.rpartition("-")[0], target, usec,
+                        self._clock.wall(usec), told.text)
+            self._windows.add(window, fold)
+        fold.count += 1
+        self._touch(fold, usec)
 
     def _take_line(self, data: bytes, at: int) -> None:
-        ends = data.find(b",-", 0, at)
-        try:
-            usec = int(data[data.rfind(b",", 0, ends) + 1:ends])
-        except ValueError:
-            return
-        if not 0 <= usec < _LARGEST_US:
+        usec = _usec_of(data, at)
+        if usec is None:
             return
         self.lines += 1
         body = data[at + 1:at + _COMPARED]

@@ -21,6 +21,7 @@ from math import inf
 from iostats.base import private_files
 from iostats.base.errors import one_line
 from iostats.events import dev_kmsg, journald, sources
+from iostats.events.backing_devices import BackingDevices
 from iostats.events.event import Event, as_json, from_json, latest
 from iostats.events.folding import OF_CLIENTS, Folder
 from iostats.events.joining import COUNTED, LOG, Joiner
@@ -94,7 +95,9 @@ class Gathering:
         self._series: dict[str, str] = {}               # source -> Place.series
         self._lines = self._lost = 0
         self._clock = WallClock(_anchors(root))
-        self._folder = Folder(boot_id, node, self._most, self._clock)
+        self._devices = BackingDevices(root)
+        self._folder = Folder(boot_id, node, self._most, self._clock,
+                              target_of=self._devices.target_of)
         self._joiner = Joiner()
         self._opens_at = 0.0                            # time.monotonic(), where it failed before
         self._position = self._restore()
@@ -249,8 +252,7 @@ class Gathering:
             if hasattr(source, "counted_since"):
                 counted.update(source.counted_since(self._seen.get(name)))
         for event in self._folder.changed():
-            # "Skipped N previous similar messages" is about any target of this server.  Where each
-            # of them counts its evictions, those without a line are events of their own.
+            # "Skipped N" is about any target of this server: those without a line are counted.
             if event.time >= counted.get(event.kind, inf):
                 event = event._replace(skipped=0)
             self._tell(self._joiner.take(event, LOG))
@@ -357,7 +359,7 @@ class Gathering:
         for usec, wall in self._clock.anchors[1:]:
             clock.tie(usec, wall)
         folder = Folder(self._place.boot_id, self._place.node, self._most, clock,
-                        kept.get("folder"))
+                        kept.get("folder"), self._devices.target_of)
         pending, held = ([(from_json(event), str(name)) for event, name in kept.get(key, [])]
                          for key in ("pending", "held"))
         # Without what was folded, an open window is counted from its beginning.

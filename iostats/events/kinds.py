@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from iostats.base.errors import UsageError
-from iostats.lustre import kernel_log
+from iostats.lustre import kernel_log, system_log
 
 INFO, WARNING, CRITICAL, FATAL = range(4)
 SEVERITIES = ("info", "warning", "critical", "fatal")
@@ -89,6 +89,44 @@ KINDS = {
         "Was it planned?  If not: mount it, here or on its partner"),
     kernel_log.TARGET_UP: Kind(
         INFO, "A target was started", "It was mounted, here after a failover too", "Nothing"),
+    system_log.BACKEND_ERROR: Kind(
+        CRITICAL, "The file system of a target is damaged, or its journal was aborted",
+        "A disk or its controller failed, or the file system is inconsistent",
+        "Stop the target, look at its disks, run `e2fsck -fp` on its device, mount it again"),
+    system_log.READ_ONLY: Kind(
+        CRITICAL, "The file system of a target became read-only: writes to it fail with EROFS",
+        "An error of the disks or of the file system (backend_error, disk_error just before)",
+        "As for backend_error: a read-only target does not recover by itself"),
+    system_log.POOL_SUSPENDED: Kind(
+        CRITICAL, "A ZFS pool was suspended: all requests to its targets wait",
+        "Too many of its disks do not answer; or another host may have imported it (MMP)",
+        "`zpool status -x`; when the disks are back: `zpool clear`"),
+    system_log.DISK_ERROR: Kind(
+        CRITICAL, "A disk did not read or write what it was asked for",
+        "The disk, its cable, expander or controller", "`smartctl -a`, the array's own log; "
+        "replace a disk with medium errors"),
+    system_log.DISK_TIMEOUT: Kind(
+        CRITICAL, "An NVMe disk did not answer in time; its controller is reset",
+        "The disk or its firmware, the PCIe link, or power management",
+        "`nvme smart-log`, firmware; again and again: replace the disk"),
+    system_log.DISK_FAILED: Kind(
+        CRITICAL, "A disk of an array was taken out of use: the array is degraded, or stopped",
+        "The disk failed", "`cat /proc/mdstat`; replace the disk"),
+    system_log.PATH_FAILED: Kind(
+        CRITICAL, "A path to a multipath device was taken out of use",
+        "A cable, port, switch or controller of the storage network",
+        "`multipath -ll`; I/O goes on by the other paths, if there are any"),
+    system_log.HUNG_TASK: Kind(
+        CRITICAL, "A thread of Lustre has waited for minutes without being scheduled",
+        "What it waits for does not answer: a disk, the network, or another thread",
+        "Events of the same machine just before; its stack is in the kernel's log"),
+    system_log.OUT_OF_MEMORY: Kind(
+        CRITICAL, "The kernel killed a process because memory was used up",
+        "The job needs more memory than the node, or its cgroup, has",
+        "More memory for the job, or fewer processes a node"),
+    system_log.LINK_DOWN: Kind(
+        CRITICAL, "A network interface lost its link", "A cable, a port or a switch; or it was "
+        "switched off", "`ip link`, `ibstat`; the switch's port"),
     kernel_log.OTHER: Kind(
         WARNING, "An error of Lustre or LNet without a kind of its own",
         "The message says it", "Search for the message; alone and once, it often means nothing"),

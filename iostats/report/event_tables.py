@@ -12,6 +12,7 @@ from collections import namedtuple
 from iostats.base.units import count_text, duration_text, moment_text
 from iostats.events.kinds import INFO
 from iostats.lustre.kernel_log import CONNECTION_LOST
+from iostats.lustre.system_log import OUT_OF_MEMORY
 from iostats.report.text_table import table
 from iostats.totals.job_events import EVICTED, LOST, MAY_BE, importance
 
@@ -31,7 +32,10 @@ _WORDS = {
     "connection_restored": "connected again", "client_reconnecting": "connected again",
     "recovery": "in recovery", "lock_timeout": "lock not granted in time",
     "timeouts": "requests timed out", "data_lost": "data thrown away", "lbug": "LBUG",
-    "other": "other error", "log_lost": "kernel log not complete",
+    "other": "other error", "out_of_memory": "process killed, out of memory",
+    "link_down": "network link down", "hung_task": "Lustre thread hung",
+    "backend_error": "target's file system damaged", "read_only": "target is read-only",
+    "log_lost": "kernel log not complete",
     "events_dropped": "events only counted"}
 _BY_CAUSE = {"silent": ": no ping", "lock": ": lock timeout", "administrator": " by an admin",
              "recovery": " in recovery"}
@@ -95,6 +99,10 @@ def lines(record: Record, labels: dict[str, str], form: str | Screen,
                      f"(--long shows {'all' if hidden > 1 else 'it'})")
     if record.events_more:
         parts.append(f"and {record.events_more:,} more, which are only counted")
+    for event in [one for group in shown for one in group if one.kind == OUT_OF_MEMORY]:
+        killed = event.message.partition(", out of memory")[0] or "killed a process"
+        parts.append(f"the kernel {killed} on {event.nodes}, out of memory, "
+                     f"{_local(event.time)[11:]}")
     if any(group[0].kind == EVICTED and group[0].nodes for group in shown):
         parts.append("note: an eviction fails all operations in progress at that target")
     if any(not group[0].is_certain for group in shown):

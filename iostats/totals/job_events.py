@@ -89,20 +89,17 @@ def marked_by_events(file_systems: Sequence[_FileSystem], events: Iterable[JobEv
                      ) -> list[_FileSystem]:
     """
     `file_systems` (of a job, or of a part of it) with the bytes written as an upper bound where an
-    event may have discarded data that was written and not sent yet, whoever reported the event.
+    event may have discarded data that was written and not sent yet, whoever reported the event;
+    a report says so in its first line (event_tables.about_data).
     """
-    discarded = {event.file_system: event for event in events if event.data and event.is_certain}
+    discarded = {event.file_system for event in events if event.data and event.is_certain}
     marked: list[_FileSystem] = []
     fs: _FileSystem
     for fs in file_systems:
-        event, application = discarded.get(fs.name), fs.application
-        if event and application and application.write_bytes and "write_bytes" not in fs.too_high:
-            marked.append(fs.replaced(too_high=["write_bytes", *fs.too_high]))
-            if "notes" in fs:
-                marked[-1]["notes"] = [*fs["notes"], "the bytes written may have some in them that "
-                                       f"never reached {event.target or fs.name}: see the events"]
-        else:
-            marked.append(fs)
+        wrote = fs.application is not None and fs.application.write_bytes
+        if wrote and fs.name in discarded and "write_bytes" not in fs.too_high:
+            fs = fs.replaced(too_high=["write_bytes", *fs.too_high])
+        marked.append(fs)
     return marked
 
 

@@ -414,3 +414,54 @@ def test_any_bytes_are_events_or_none(lines):
         assert found.kind in KINDS and is_shown(found.message)
         assert len(found.message) <= 500 and found.count >= 1
     json.dumps(one.as_json())
+
+
+# -- what is below Lustre --------------------------------------------------------------------------
+
+TARGETS = {"dm-3": "scratch-OST0003", "dm-3-8": "scratch-OST0003", "sdb": "scratch-OST0003"}
+
+
+def of_system(*lines):
+    """The events of (s since boot, text), where TARGETS says what is kept on which device."""
+    one = Folder("a-boot", "oss1", 250, WallClock([(0, BOOTED)]),
+                 target_of=lambda device: TARGETS.get(device, ""))
+    for number, (seconds, text) in enumerate(lines, 23):
+        one.take(f"3,{number},{round(seconds * 1e6)},-;{text}\n".encode())
+    return [(found.kind, found.file_system, found.target, found.count, found.severity)
+            for found in one.changed()]
+
+
+def test_a_disk_that_fails_below_a_target():
+    """Errors of two disks, of which one is a target's; then its file system is read-only."""
+    error = ("blk_update_request: I/O error, dev {}, sector 23 op 0x1:(WRITE) flags 0x0 phys_seg 1 "
+             "prio class 0")
+    assert [("disk_error", "scratch", "scratch-OST0003", 2, 2), ("disk_error", "", "", 1, 2),
+            ("backend_error", "scratch", "scratch-OST0003", 2, 2),
+            ("read_only", "scratch", "scratch-OST0003", 1, 2)] == of_system(
+        (752, error.format("sdb")), (753, error.format("sdb")), (754, error.format("sda")),
+        (755, "Aborting journal on device dm-3-8."),
+        (755.1, "LDISKFS-fs error (device dm-3): ldiskfs_journal_check_start:61: Detected aborted "
+                "journal"),
+        (755.2, "LDISKFS-fs (dm-3): Remounting filesystem read-only"),
+        (755.3, "sd 2:0:0:0: [sdb] Synchronizing SCSI cache"))
+
+
+def test_lines_that_a_program_wrote_are_no_events():
+    """Facility 1 and more; a program that writes to /dev/kmsg cannot have 0."""
+    one = folder()
+    for priority in (8, 11, 14, 30):
+        one.take(f"{priority},23,750000000,-;LDISKFS-fs (dm-3): Remounting filesystem read-only\n"
+                 .encode())
+    assert [] == one.changed()
+
+
+def test_more_lines_are_the_same_event_after_a_restart():
+    line = b"3,23,752000000,-;md/raid:md0: Disk failure on sdb1, disabling device.\\x0amd/raid: x\n"
+    one = folder()
+    one.take(line)
+    [first] = one.changed()
+    again = folder(kept=json.loads(json.dumps(one.as_json())))
+    again.take(line.replace(b"752000000", b"753000000"))
+    [second] = again.changed()
+    assert (first.id, 1, 2) == (second.id, first.count, second.count)
+    assert "md/raid:md0: Disk failure on sdb1, disabling device." == first.message

@@ -119,6 +119,20 @@ def test_an_eviction_during_the_job_is_in_its_report(node):
     assert (37, "nid00023", "scratch") == (timeouts.count, timeouts.node, timeouts.file_system)
 
 
+def test_a_process_of_the_job_that_the_kernel_killed_is_in_its_report(node):
+    """Of a kernel 5.14; a line of the same form by a program (facility 1) is none."""
+    node.start()
+    up = time.clock_gettime(time.CLOCK_BOOTTIME)
+    line = ("Out of memory: Killed process 4711 ({}) total-vm:65011712kB, anon-rss:62914560kB, "
+            "file-rss:0kB, shmem-rss:4kB, UID:1000 pgtables:37kB oom_score_adj:0")
+    put(node.root, "dev/kmsg", "".join(
+        f"{priority},{number},{int(up * 1e6)},-;{line.format(name)}\n"
+        for number, priority, name in ((417, 3, "solver"), (418, 11, "forged"))))
+    report = node.end()
+    assert [("out_of_memory", 2, "killed solver, out of memory (61440 MiB)", 1)] == [
+        (one.kind, one.severity, one.message, one.count) for one in report.events]
+
+
 def test_what_was_over_before_the_job_is_none_of_it(node):
     node.set(*FULL, *LOST, timeouts=37)
     node.start()

@@ -201,3 +201,18 @@ def test_an_array_says_how_many_tasks_were_hit():
     assert "Events: during 1 of these tasks; 1 may have lost data" in total(one, hit).splitlines()
     assert "vents" not in total(one, task(2, llite(open=37)))
     assert [] == event_tables.total([one], "tasks")
+
+
+def test_a_process_that_the_kernel_killed_is_named():
+    killed = event(7, 1600, "out_of_memory", "",
+                   message="killed solver, out of memory (61440 MiB)")
+    found = text(record_of(told("nid00007", killed)))
+    assert "the kernel killed solver on nid00007, out of memory, 02:03:20\n" in found
+    assert "process killed, out of memory" in found
+
+
+def test_a_target_that_became_read_only_is_named_with_its_time():
+    found = text(record_of(told("nid00007"), servers=[
+        of_server(3, 1600, kind="read_only"), of_server(4, 1590, kind="disk_error")]))
+    assert "OST0003 became read-only at 02:03" in found
+    assert "02:03:20" in found and "target is read-only" in found

@@ -4,8 +4,9 @@ Rules about events: what went wrong while the job ran, before anything about its
 
 from __future__ import annotations
 
+from iostats.base.units import moment_text
 from iostats.events.kinds import INFO
-from iostats.lustre import kernel_log
+from iostats.lustre import kernel_log, system_log
 from iostats.report.advice.rule import Held
 from iostats.totals.job_events import LOST, MAY_BE
 
@@ -34,12 +35,23 @@ def data_lost(record: Record, _: Limits) -> list[Held]:
 
 # What an event means for the job, the worst first; of several of them the first is reported.
 _STOPS = {
+    system_log.POOL_SUSPENDED: "I/O there waited: the target's ZFS pool was suspended.",
+    system_log.READ_ONLY: "Writes there failed.",
+    system_log.BACKEND_ERROR: "I/O there may have failed: the target's file system is damaged.",
     kernel_log.TARGET_DOWN: "I/O there waited until the target was back.",
     kernel_log.LBUG: "A thread of Lustre stopped; I/O that needed it hung.",
     kernel_log.NOT_HEALTHY: "I/O there may have failed or waited.",
     kernel_log.EVICTED: "Calls in progress there failed.",
     kernel_log.RECOVERY: "I/O there waited until the target had recovered.",
     kernel_log.CONNECTION_LOST: "I/O there waited until the connection was back.",
+    system_log.OUT_OF_MEMORY: "A process was killed because the node's memory, or the job's "
+                              "part of it, was used up.",
+    system_log.LINK_DOWN: "Nothing was read or written while the node's network link was down.",
+    system_log.HUNG_TASK: "Requests waited for a thread of Lustre that did not go on.",
+    system_log.DISK_FAILED: "A disk of the target failed: I/O there may have been slower.",
+    system_log.DISK_TIMEOUT: "A disk of the target did not answer in time.",
+    system_log.DISK_ERROR: "A disk of the target did not read or write what it was asked for.",
+    system_log.PATH_FAILED: "A path to the target's disks failed: I/O there may have waited.",
     kernel_log.LOCK_TIMEOUT: "A call waited for a lock that was not granted in time.",
     kernel_log.TIMEOUTS: "Requests were not answered in time and were sent again."}
 # Without a kind of its own: what it did to the job is not known.
@@ -62,6 +74,11 @@ def _faults(record: Record, meanings: dict[str, str]) -> list[Held]:
         on = " on it" if name else ""
         words = ", ".join(kind.replace("_", " ") for kind in kinds)
         text = f"{_number_of(events)}{on} while the job ran ({words})"
+        read_only = [one for one in events if one.kind == system_log.READ_ONLY and one.target]
+        if read_only:
+            first = read_only[0]
+            text = (f"{first.target.rpartition('-')[2]} became read-only at "
+                    f"{moment_text(first.time)[11:16]}; {text}")
         if longest >= 1:
             text += f", the longest of {longest:,.0f} s"
         least = 0.3 if meanings is _STOPS else 0.1

@@ -12,7 +12,7 @@ from collections import namedtuple
 from math import inf
 
 from iostats.events.kinds import INFO
-from iostats.lustre import kernel_log
+from iostats.lustre import kernel_log, system_log
 from iostats.report.why.axis import axis_of, on_axis
 
 TYPE_CHECKING = False
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from iostats.totals.record import JobEvent, Record
 
 # What makes requests wait; the first is what is told of several that come together.
-STOPS = (kernel_log.TARGET_DOWN, kernel_log.NOT_HEALTHY, kernel_log.LBUG, kernel_log.EVICTED,
+STOPS = (kernel_log.TARGET_DOWN, system_log.POOL_SUSPENDED, system_log.READ_ONLY,
+         system_log.BACKEND_ERROR, kernel_log.NOT_HEALTHY, kernel_log.LBUG, kernel_log.EVICTED,
          kernel_log.RECOVERY, kernel_log.CONNECTION_LOST, kernel_log.DEACTIVATED,
+         system_log.HUNG_TASK, system_log.DISK_FAILED, system_log.DISK_TIMEOUT,
+         system_log.DISK_ERROR, system_log.PATH_FAILED,
          kernel_log.LOCK_TIMEOUT, kernel_log.TIMEOUTS)
 _TOGETHER_S = 60.0                  # from the end of one to the begin of the next
 _STILL = 0.2                        # of the job's mean rate

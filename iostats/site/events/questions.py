@@ -15,6 +15,7 @@ import msgspec
 
 from iostats.events.kinds import SEVERITIES
 from iostats.lustre.kernel_log import EVICTED
+from iostats.lustre.system_log import HUNG_TASK, OF_STORAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ MOST_NAMES = 10_000                 # nodes in one question
 EVER = 1e12
 
 # What concerns all who use a file system, or a target of it, though it names no client.
-OF_ALL = frozenset(("target_down", "target_up", "recovery", "not_healthy", "lbug"))
+OF_ALL = frozenset(("target_down", "target_up", "recovery", "not_healthy", "lbug", HUNG_TASK,
+                    *OF_STORAGE))
 
 IS_OF_ALL = f"kind IN ({', '.join(map(repr, sorted(OF_ALL)))})"             # SQL
 # An eviction may be of clients that it does not name.
@@ -174,7 +176,8 @@ def is_of_job(event: Event, part: JobPart,
     if event.clients or event.kind not in OF_ALL:
         return False
     here = served(event.node)
-    if here is None:
+    # A disk that is no target's may be the storage server's own.
+    if here is None or (event.kind in OF_STORAGE and not event.file_system):
         return False
     used = {event.file_system} if event.file_system else here
     return bool(used) if part.file_systems is None else not part.file_systems.isdisjoint(used)
