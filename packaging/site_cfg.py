@@ -36,8 +36,6 @@ def written(name, place):
         edited = True
     else:
         wanted = _choices(name, place)
-    if not edited:                  # what findings link to, until a site has a page of its own
-        wanted.setdefault("advice.link", f"{place.lib}/docs/advice.md")
     text = with_values(shipped, wanted).encode()
     for path in (last,) if edited else (last, theirs):
         write(path, text, 0o644)
@@ -78,7 +76,7 @@ def _chosen(path):
     from iostats.base import config as site
     found = site.load(path, environ={})
     return {name: " ".join(found[name]) if isinstance(found[name], list) else str(found[name])
-            for name in ("advice.link", "node.python", "server.auth", "site.host")
+            for name in ("web.address", "node.python", "server.auth", "site.host")
             if found.origin[name] != "the default"}
 
 

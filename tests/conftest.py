@@ -44,6 +44,10 @@ sys.path += sorted({str(path.parent) for path in pathlib.Path(__file__).parent.g
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "tools"))
 import rooms
 
+# Local times are the same on every machine.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
 _PURE_TESTS = set(rooms.tests_of_pure())
 _skipped = []
 

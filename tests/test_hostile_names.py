@@ -155,7 +155,7 @@ def test_a_line_of_a_mail_is_no_command_of_a_mail_program(inside):
     inside.store.commit()
     inside.now += 2
     inside.make_records()
-    [text] = mail.as_text(inside.records("4711"), inside.config)
+    [text] = mail.as_text(inside.records("4711"), inside.config, "4711")
     assert "~!/bin/touch x" in text
     assert not [line for line in text.splitlines() if line.startswith("~")]
 

@@ -18,6 +18,7 @@ from test_load_queries import Harvest, T
 from trees import report
 
 from iostats.base.cooperative import finished
+from iostats.report.screen import LOG
 from iostats.load import amounts
 from iostats.lustre import exports, metrics
 from iostats.node import rates
@@ -40,7 +41,8 @@ def by_nodes(counter):
     [file_system] = record["file_systems"]
     yield metrics.operations_in(file_system["operations"])
     yield sum(row["count"] for row in file_system["operations"].values())
-    found = array_total.as_text("4711", [{**record, "batch": SLURM}], config_of(), "plain", "")
+    found = array_total.as_text("4711", [{**record, "batch": SLURM}], config_of(),
+                                LOG._replace(form="plain"), "")
     yield int(re.search(r"^scratch .* (\d+)$", found, re.M)[1])
     seen = json.dumps({"seq": "23", "file_systems": {"scratch": {
         "began": 1.0, "every_s": 1.0, "read_bytes": [0], "write_bytes": [0], "operations": [0]}}})

@@ -188,8 +188,6 @@ def test_an_image_names_no_path_of_where_it_was_made(tmp_path, wheels):
         if "/usr/local/lib/iostats" in text and path.suffix not in (".py", ".cfg")]
     config = (image / "etc/iostats/site.cfg").read_text()
     assert "\nhost = mgmt1\n" in config
-    # What findings link to is there.
-    assert f"\nlink = {lib}/docs/advice.md\n" in config
     advice = (image / lib[1:] / "docs/advice.md").read_text()
     assert "\n## Small writes\n" in advice and f"{prefix}/lib" not in advice
     assert f"{lib}/iostats.sh" == os.readlink(image / prefix[1:] / "bin/iostats")
@@ -200,25 +198,6 @@ def test_an_image_names_no_path_of_where_it_was_made(tmp_path, wheels):
     assert (0, "24711\n", "") == (done.returncode, done.stdout, done.stderr)
     done = make("uninstall", f"DESTDIR={image}", f"PREFIX={prefix}")
     assert [] == [path for path in image.rglob("*") if not path.is_dir()]
-
-
-@pytest.mark.parametrize("there, after", [
-    (None, "/usr/local/lib/iostats/docs/advice.md"),
-    ("https://hpc.example.org/io", "https://hpc.example.org/io")])
-def test_an_upgrade_sets_the_link_of_findings_once(tmp_path, there, after):
-    """Over a release that had set none; a site's own stays."""
-    etc, lib = tmp_path / "etc/iostats", tmp_path / "usr/local/lib/iostats"
-    for directory in (etc, lib):
-        directory.mkdir(parents=True)
-    text = (REPOSITORY / "site.cfg").read_text().replace("\n#host =", "\nhost = mgmt1", 1)
-    if there:
-        text = text.replace("\n#link = docs/advice.md", f"\nlink = {there}", 1)
-    for path in (etc / "site.cfg", lib / "site.cfg"):
-        path.write_text(text)
-    for _ in range(2):
-        assert 0 == make("install-login", "PACKAGES=no", f"DESTDIR={tmp_path}").returncode
-        assert [f"link = {after}"] == [line for line in (etc / "site.cfg").read_text().split("\n")
-                                       if line.startswith("link =")]
 
 
 def test_templates_are_installed_with_their_modules(tmp_path):

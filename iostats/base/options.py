@@ -73,6 +73,12 @@ def _path_prefix(value: str) -> str:
     return value.rstrip("/")
 
 
+def _address(value: str) -> str:
+    if (value and not value.startswith(("http://", "https://", "/"))) or " " in value:
+        raise ValueError
+    return printable(value)
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
@@ -379,6 +385,10 @@ OPTIONS = {
         "socket: every one of them can connect to 127.0.0.1.")),
     "web.prefix": Option("", _path_prefix, "a path such as /iostats, or nothing", (
         "Below which path the site's proxy shows the pages.")),
+    "web.address": Option("", _address, "an address such as https://iostats.example.org/iostats", (
+        "The address of the pages for users' browsers, with the prefix: findings link to their "
+        "documents, and each report ends with the address of the job's page.  Empty: there are no "
+        "pages, and findings name the page of the documentation.")),
     "web.title": Option("iostats", printable, "a text", "What stands in the head of each page."),
     "web.every": number(1, 3600, 5, (
         "Seconds between two updates of a live page; all who see the same are one question to the "
@@ -405,8 +415,6 @@ OPTIONS = {
         "0: none.  docs/advice.md has all rules.")),
     "advice.off": Option("", words, "names of rules, with spaces between", (
         "Rules that are switched off, such as cache_served.")),
-    "advice.link": Option("docs/advice.md", printable, "a link", (
-        "Where a finding's rule is explained: #small-writes and the like are added.")),
     "advice.from_seconds": duration(60, (
         "Shorter jobs get no findings, but for lost data and faults.")),
     "advice.from_bytes": number(0, 1 << 60, 100 << 20, (
@@ -475,6 +483,12 @@ RUN_TIME_OPTIONS = {name: OPTIONS[name] for name in (
     "harvest.spool_bytes", "events.every", "events.max_kept")}
 
 
+def _of_link(link: str) -> str:
+    """The address of the pages that a link to their page on findings begins with; ""."""
+    address, found, _ = link.partition("/docs/advice")
+    return address if found and "://" in address else ""
+
+
 def _of_path(glob: str) -> str:
     """The names of file systems that a glob of the directories of mounts or OSTs stands for."""
     last = glob.rstrip("/").rpartition("/")[2].partition("-OST")[0]
@@ -491,6 +505,7 @@ RENAMED: dict[str, tuple[str, Callable[[str], str] | None]] = {
     "server.silence": ("server.idle_timeout", None),
     "run.start_within": ("run.start_timeout", None),
     "harvest.every": ("harvest.interval", None),
+    "advice.link": ("web.address", _of_link),
     "node.mdc_path": ("node.file_systems", _of_path),
     "node.osc_path": ("node.file_systems", _of_path),
 }

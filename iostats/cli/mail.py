@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WAIT_S, _AGAIN_S = 60.0, 2.0
 _ANSWER_WITHIN_S = 10.0
 _ENDS_BEFORE_MAIL_S = 120.0     # epilogs end at about the time of the job's mail
-_MOST_JOBS = 20                 # of an array
+_MOST_JOBS = 20                 # of several runs
 # "Slurm Job_id=4711 Name=NAME Ended, Run time ...", "Slurm Array Task Job_id=12_3 (15) Name=...",
 # "Slurm Array Summary Job_id=12_* (12) Name=...".  NAME is any text; "Reached 90% of time limit"
 # is about a job that goes on.  Source: mail_job_info(), src/slurmctld/agent.c, 22.05 to 24.11.
@@ -110,7 +110,7 @@ def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
         found = latest_runs(records)
         left = until - time.monotonic()
         if found and (left <= 0 or any(_is_of_now(record, called_at) for record in found)):
-            return "\n" + "\n".join(as_text(found[-_MOST_JOBS:], config))
+            return "\n" + "\n".join(as_text(found, config, job))
         if left <= 0:
             return f"\nNo I/O report of job {job}: {failed or 'it is not known'}\n"
         time.sleep(min(_AGAIN_S, left))
@@ -122,10 +122,17 @@ def _is_of_now(record: Record, called_at: float) -> bool:
     return ended is None or ended > called_at - _ENDS_BEFORE_MAIL_S
 
 
-def as_text(records: list[Record], config: site.Config) -> list[str]:
-    """[report] of records, as plain text that no mail program takes for its commands."""
-    from iostats.report import job_tables
+def as_text(records: list[Record], config: site.Config, job: str) -> list[str]:
+    """
+    [report] of the records of `job`, of an array the total, as plain text that no mail program
+    takes for its commands.
+    """
+    from iostats.report import array_total, job_tables
+    from iostats.report.screen import LOG, PLAIN
+    shown = [job_tables.labelled(record, config) for record in records]
+    texts = [array_total.as_text(job, shown, config, LOG._replace(form=PLAIN), "")
+             ] if array_total.whole_of(shown, job) else [
+        job_tables.text(record, config, "plain", has_page=not record.short)
+        for record in shown[-_MOST_JOBS:]]
     # A line that begins with ~ is a command to some mail programs.
-    return [re.sub("(?m)^~", " ~", job_tables.text(job_tables.labelled(record, config), config,
-                                                   "plain"))
-            for record in records]
+    return [re.sub("(?m)^~", " ~", text) for text in texts]

@@ -23,7 +23,7 @@ from iostats.totals.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 packages.needed("msgspec", "ClusterShell")
 _MOST_LATEST = 1000
@@ -35,14 +35,16 @@ usage: iostats report [options] JOB ...
 Print what finished jobs did to Lustre: as the site's server has it, or else the
 short form that the batch system keeps with its accounting.
 
-An array's number stands for all of its tasks, with their total; 100_[1-3] for
-some.  Of a requeued job it is the latest run, and all of them with --all.
+Of an array it is the total, and the tasks that stand out; each of them with
+--tasks; 100_[1-3] are some.  Of a requeued job it is the latest run, and all of
+them with --all.
 A JOB with a / in it, or .json at its end, is a file that --format json or --json
 has written; - is standard input.
 
 options:
   --latest N            the N jobs that ended last
   --all                 every run of a requeued job
+  --tasks               each task of an array, below the total
   --format FORM         grid, plain, json, csv or markdown (default: grid)
   --long                more: calls, mean sizes, network, times, MDTs, nodes
   --explain             say of each number what it counts, and what it does not
@@ -74,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
     command_line = parser("iostats report", HELP, (
         "--latest", "--format", "--from", "--config", "--html", "--chart", "--output",
-        "--file-system"), ("--long", "--explain", "--all"))
+        "--file-system"), ("--long", "--explain", "--all", "--tasks"))
     command_line.add_argument("jobs", nargs="*")
     return status_of(lambda: _run(command_line.parse_intermixed_args(arguments)))
 
@@ -109,6 +111,7 @@ def _run(options: argparse.Namespace) -> int:
     files = [text for text in options.jobs if record_file.is_named(text)]
     for path in files:
         found += record_file.records_in(path)
+    of_files = frozenset(map(id, found))
     for job in [checked_batch_job(job, "JOB") for text in wanted for job in tasks_of(text, "JOB")]:
         records, failed = records_of(job, config, where)
         if not records:
@@ -118,13 +121,13 @@ def _run(options: argparse.Namespace) -> int:
             status = max(status, failed.exit_status if failed else UNREADABLE)
         with site_client.form_checked("a record"):
             shown = latest_runs(records)
-            found += records if options.all else shown
             if array_total.whole_of(shown, job):
                 found.append(_Whole(job, shown))
+            found += records if options.all else shown
     with (record_file.form_checked(files[0]) if files
           else site_client.form_checked("a record")):
         if not is_file:
-            _print(found, config, options)
+            _print(found, config, options, of_files)
         elif found:
             report_page.write([one for one in found if not isinstance(one, _Whole)], options,
                               config, not files and where != "comment")
@@ -185,22 +188,28 @@ def latest_runs(records: list[Record]) -> list[Record]:
     return list(latest.values())
 
 
-_Whole = namedtuple("_Whole", "job records")         # what comes below the reports of its parts
+_Whole = namedtuple("_Whole", "job records")         # what comes above the reports of its parts
 
 
-def _print(records: Sequence[Record | _Whole], config: site.Config,
-           options: argparse.Namespace) -> None:
-    form = config["report.format"]
+def _print(records: Sequence[Record | _Whole], config: site.Config, options: argparse.Namespace,
+           of_files: Collection[int] = ()) -> None:
+    """Print the reports; `of_files`: the id() of records that may not be the site's."""
+    form, screen = config["report.format"], screen_of(sys.stdout)
+    wholes = [one for one in records if isinstance(one, _Whole)]
+    if form in ("json", "csv"):
+        records = [one for one in records if not isinstance(one, _Whole)]
+    elif not (options.tasks or options.all):
+        parts = {id(part) for whole in wholes for part in whole.records}
+        records = [one for one in records if id(one) not in parts]
     for number, record in enumerate(records):
         if isinstance(record, _Whole):
-            if form not in ("json", "csv"):
-                others = unfinished.others(record.job, record.records, config)
-                put_out(["\n" + array_total.as_text(record.job, [
-                    job_tables.labelled(one, config) for one in record.records], config, form,
-                                                    others)])
+            others = unfinished.others(record.job, record.records, config)
+            put_out(["\n" * bool(number) + array_total.as_text(record.job, [
+                job_tables.labelled(one, config) for one in record.records], config,
+                screen._replace(form=form), others)])
             continue
         text = job_tables.text(job_tables.labelled(record, config), config, form, options.long,
-                               options.explain, screen_of(sys.stdout))
+                               options.explain, screen, id(record) not in of_files)
         if form == "csv" and number:
             text = text.partition("\n")[2]                 # one heading for all
         elif form != "json" and number:

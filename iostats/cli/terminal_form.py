@@ -29,7 +29,7 @@ def screen_of(stream: TextIO | None) -> Screen:
         return LOG._replace(is_ascii=not _has_blocks(os.environ, stream),
                             width=_columns(None) if stream else _WIDTH)
     lacks_blocks = os.environ.get("TERM", "dumb") in _WITHOUT_BLOCKS
-    return Screen(_columns(stream), lacks_blocks or not _has_blocks(os.environ, stream), True,
+    return Screen(_columns(stream), lacks_blocks or not _has_blocks(os.environ, stream),
                   _painter() if has_colours(stream) else None)
 
 

@@ -18,16 +18,16 @@ EXPLAIN_ALWAYS = (
     "Metadata requests (--long) are md_stats without what the client does for itself; average is "
     "requests / (nodes x seconds), peak that of the busiest node over its whole time.",
     "Seconds, mean and standard deviation (--long) are of single calls, as the kernel timed them; "
-    "a creating open has its create in it.  Pages (--long) is the size of bulk requests: up to so "
-    "many pages.",
+    "a creating open has its create in it.  Requests (--long) are bulk requests by their size; the "
+    "kernel counts them in pages, which have 4 KiB nearly everywhere.",
     "Parts (mark) and rates (watch) are of the same counters; a rate is an amount by the width of "
-    "its bin, and what was done before the first and after the last look is in the last bin.",
-    "A mount that came and went between start and stop, and one that came and of which all "
-    "counters were cleared since, leave no trace: what was done there is not in the numbers.",
+    "its bin; I/O before the first and after the last reading is in the last bin.",
+    "I/O is missed on a file system that was mounted and unmounted during the job, or mounted "
+    "during it and then had its counters cleared.",
     ">= marks a lower bound: a node is missing, or counters were cleared, remounted or not "
-    "readable, or calls were not counted; <= an upper bound: an eviction threw away what was "
-    "written; ~ what may be either, as a mean or a share of lower bounds; the notes say why.  - is "
-    "not known, which is not 0.",
+    "readable, or calls were not counted; <= an upper bound: an eviction discarded what was "
+    "written; ~ a value that may be too low or too high, such as a mean of lower bounds; the notes "
+    "say why.  - is unknown, which is not 0.",
 )
 
 Metric = namedtuple("Metric", "name source counter takes unit since meaning caveat")

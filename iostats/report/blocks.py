@@ -35,7 +35,7 @@ _LEAST = {NAME: 8, BAR: 3, TEXT: 8, ITEMS: 6}
 _USUAL = {NAME: 26, BAR: 10, TEXT: 12, ITEMS: 24}       # before another block is put beside it
 _MOST_BAR = 24
 
-_IS_NUMBER = re.compile(r"(>= |<= |~ )?(\d[\d.]*( [kKMGTPE]i?B| bytes)?|-)").fullmatch
+is_number = re.compile(r"(>= |<= |~ )?(<?\d[\d.,]*( [kKMGTPE]i?B| bytes?| %)?|-)").fullmatch
 
 Block = namedtuple("Block", "headings kinds rows droppable", defaults=((),))
 Block.__doc__ = """
@@ -108,7 +108,7 @@ def light_table(headings: Sequence[str], rows: Sequence[Sequence[str]], screen: 
     if headings[0] == FILE_SYSTEM and len(of) == 1 and len(headings) > 1:
         headings = [cut(of.pop(), _USUAL[NAME]), *headings[2:]]
         rows, align = [row[1:] for row in rows], align[1:]
-    kinds = [NUMBER if align[at] == "right" or (at and all(_IS_NUMBER(row[at]) for row in rows))
+    kinds = [NUMBER if align[at] == "right" or (at and all(is_number(row[at]) for row in rows))
              else TEXT for at in range(len(headings))]
     block = Block(headings, [NAME, *kinds[1:]], [(f"  {row[0]}", *row[1:]) for row in rows])
     return Drawn("\n".join(_lines(block, screen.width, screen, is_last=True)))

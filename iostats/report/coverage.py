@@ -4,50 +4,88 @@ Whose numbers a report has: which nodes reported, which did not and why, and whi
 
 from __future__ import annotations
 
-from iostats.base.units import count_text, duration_text
+from iostats.base.text import cut
+from iostats.base.units import count_text, duration_text, moment_text
 from iostats.report.node_sets import folded
+
+_LONGEST_NAME = 40
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
-    from iostats.totals.record import Record
+    from iostats.totals.record import BatchRecord, Record
 
 
 def line(record: Record) -> str:
     """
-    Which nodes are in the totals, which are not, and why; one line.
+    The job, how it ended, when it ran, and which nodes are in the totals; what is unknown is left
+    out.
 
-        Job 4711: 3 of 4 nodes reported, 00:31:07; missing: nid00004 (no report)
-        Job 4712: from the storage servers, alice, 00:31:07, TIMEOUT; no node has reported
+        Job 4711 (solve) of alice, partition batch: COMPLETED, 16 nodes, 00:31:07 from
+            2026-11-21 13:12:04
+        Job 4712 of alice: FAILED (exit code 2), 3 of 4 nodes reported, 00:31:07 from
+            2026-11-21 13:12:04; missing: nid00004 (no report)
     """
-    coverage, job = record.coverage, record.job
-    expected, by_node = coverage.expected, is_known_by_node_only(record)
-    alone = has_storage_servers_only(record) or by_node
-    text = f"Job {job.id}: "
-    if alone:
-        text += "by its nodes, from the storage servers" if by_node else "from the storage servers"
-        text += f", {job.user}" if job.user else ""
-    else:
-        text += f"{coverage.reported} "
-        text += f"of {expected} nodes reported" if expected is not None else "nodes reported"
+    return ": ".join(parts_of_line(record))
+
+
+def parts_of_line(record: Record) -> tuple[str, str]:
+    """(the job, all else) of `line`."""
+    job, batch = record.job, record.batch
+    head = named(f"Job {job.id}", record)
+    found = [_state(batch)] if batch and batch.outcome else []
+    found.append(_nodes(record))
     if job.elapsed_s is not None:
-        text += f", {duration_text(job.elapsed_s)}"
-    outcome = record.batch.outcome if record.batch else ""
-    if outcome != "" and (alone or outcome != "COMPLETED"):
-        text += f", {outcome}"
-    if alone and (by_node or not coverage.missing):
-        return f"{text}; no node has reported"
-    if expected is None and not alone:
-        text += " (the job's number of nodes is not known)"
+        from_ = "" if job.started is None else f" from {moment_text(job.started)}"
+        found.append(duration_text(job.elapsed_s) + from_)
+    return head, ", ".join(found) + _missing(record)
+
+
+def nodes_line(record: Record) -> str:
+    """Which nodes are in the totals, which are not, and why."""
+    return _nodes(record) + _missing(record)
+
+
+def named(job: str, record: Record) -> str:
+    """`job`, such as "Job 4711", with the name, user and partition of a record."""
+    batch, user = record.batch, record.job.user
+    return (job + (f" ({cut(batch.name, _LONGEST_NAME)})" if batch and batch.name else "")
+            + (f" of {user}" if user else "")
+            + (f", partition {batch.partition}" if batch and batch.partition else ""))
+
+
+def _state(batch: BatchRecord) -> str:
+    how = [f"{what} {number}" for what, number in (
+        ("exit code", batch.exit_status), ("signal", batch.exit_signal)) if number]
+    return batch.outcome + (f" ({', '.join(how)})" if how else "")
+
+
+def _nodes(record: Record) -> str:
+    coverage, expected = record.coverage, record.coverage.expected
+    if is_known_by_node_only(record):
+        return "no node has reported: numbers by node, from the storage servers"
+    if has_storage_servers_only(record):
+        return "no node has reported: numbers from the storage servers"
+    if expected is None:
+        return f"{coverage.reported:,} of ? nodes reported"
+    if coverage.reported == expected:
+        return count_text(expected, "node")
+    return f"{coverage.reported:,} of {count_text(expected, 'node')} reported"
+
+
+def _missing(record: Record) -> str:
+    """"; missing: " with the nodes that have not reported, and why; "" where none has."""
+    coverage = record.coverage
+    if is_known_by_node_only(record):
+        return ""
     by_reason: dict[str, list[str]] = {}
     for node, why in coverage.missing.items():
         by_reason.setdefault(why, []).append(node)
     missing = [f"{folded(nodes)} ({why})" for why, nodes in by_reason.items()]
     nameless = coverage.missing_count - len(coverage.missing)
-    if nameless > 0:
+    if nameless > 0 and not (has_storage_servers_only(record) and not coverage.missing):
         why = "no numbers" if record.short else "no report"
         missing.append(f"{count_text(nameless, 'node')} ({why})")
-    return text + (f"; missing: {', '.join(missing)}" if missing else "")
+    return f"; missing: {', '.join(missing)}" if missing else ""
 
 
 def has_storage_servers_only(record: Record) -> bool:

@@ -31,7 +31,7 @@ _UNKNOWN = "?"
 _WORDS = {
     "connection_restored": "connected again", "client_reconnecting": "connected again",
     "recovery": "in recovery", "lock_timeout": "lock not granted in time",
-    "timeouts": "requests timed out", "data_lost": "data thrown away", "lbug": "LBUG",
+    "timeouts": "requests timed out", "data_lost": "unsent data discarded", "lbug": "LBUG",
     "other": "other error", "out_of_memory": "process killed, out of memory",
     "link_down": "network link down", "hung_task": "Lustre thread hung",
     "backend_error": "target's file system damaged", "read_only": "target is read-only",
@@ -69,15 +69,15 @@ def _sentence(one: JobEvent) -> str:
     at = f"at {_local(one.time)}"
     if one.kind == EVICTED:
         were = "was" if one.node_count == 1 else "were"
-        return (f"{one.nodes} {were} evicted by {one.target or one.file_system} {at}; what was "
-                f"written there and not yet sent, if anything, was thrown away")
+        return (f"{one.nodes} {were} evicted by {one.target or one.file_system} {at}; any data "
+                f"written there but not yet sent was discarded")
     where = f" of {one.file_system}" if one.file_system else ""
-    return (f"{one.nodes} threw away data{where} that was not yet sent, {at}"
+    return (f"{one.nodes} discarded unsent data{where} {at}"
             + ("" if one.data == LOST else "; it may be another job's")
             + (f" ({one.message})" if one.message else ""))
 
 
-def lines(record: Record, labels: dict[str, str], form: str | Screen,
+def lines(record: Record, labels: dict[str, str], screen: Screen,
           long: bool) -> list[str]:
     """The table of events, with what is not in it; [] for a job without any."""
     if not record.events and not record.events_more:
@@ -86,12 +86,13 @@ def lines(record: Record, labels: dict[str, str], form: str | Screen,
     shown = groups if long else [
         one for one in groups if one[0].severity > INFO
         and not any(_is_part_of(one, other) for other in groups)][:MOST_SHOWN]
+    shown = sorted(shown, key=lambda group: group[0].time)
     parts = ["Events during this job:"]
     if shown:
         days = {_local(group[0].time)[:10] for group in shown} | {_local(record.job.started)[:10]}
         parts.append(table(("Time", "Node", "Target", "What", "For"),
                            [(_local(group[0].time)[5 if len(days) > 1 else 11:] or "-",
-                             *_row(group, labels)) for group in shown], form,
+                             *_row(group, labels)) for group in shown], screen,
                            ("left", "left", "left", "left", "right")))
     hidden = sum(map(len, groups)) - sum(map(len, shown))
     if hidden:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from iostats.base.errors import one_line
-from iostats.base.text import bars
-from iostats.base.units import amount_text, bytes_text, count_text
+from iostats.base.text import bars, width_of
+from iostats.base.units import amount_text, brief_rate, bytes_text, count_text
 from iostats.lustre.metric_meanings import OPERATIONS
 from iostats.lustre.metrics import operations_in
 from iostats.node import sources
@@ -30,9 +30,9 @@ from iostats.report.blocks import FILE_SYSTEM
 from iostats.report.job_numbers import most_asked
 from iostats.report.json_and_csv import as_csv, as_json
 from iostats.report.newer_release import as_known
-from iostats.report.screen import LOG, finished
+from iostats.report.screen import BLOCKS, LOG, MARKDOWN, finished
 from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
-from iostats.report.text_table import bytes_of_programs, file_systems_of, in_width, table
+from iostats.report.text_table import bytes_of_programs, file_systems_of, table, with_legend
 from iostats.report.why import headline
 from iostats.report.why.cause import NOT_IN_LUSTRE, main_cause
 from iostats.report.why.causes import judgement_of
@@ -64,25 +64,27 @@ def labelled(form: Mapping[str, Any], config: Any) -> Record:
 
 
 def text(record: Record, config: Any, form: str = "grid", long: bool = False,
-         explain: bool = False, screen: Screen = LOG) -> str:
+         explain: bool = False, screen: Screen = LOG, has_page: bool = False) -> str:
     """
     The report of a labelled `record`, ending with a newline.
 
     `form`: one of options.FORMATS.  `long`, `explain`: --long and --explain.  `screen`: where it
-    will be read.
+    will be read.  `has_page`: the site's pages have one of the job.
     """
     if form == "json":
         return as_json(with_findings(record, config))
-    advised = [] if form == "csv" else _findings(record, config, form, screen)
+    screen = screen._replace(form=form)
+    advised = [] if form == "csv" else _findings(record, config, screen)
     shown = record if form == "csv" else _with_short_names(record)
     record = Record.of(_visible(shown, _in_markdown if form == "markdown" else _on_terminal))
     if form == "csv":
         return as_csv(record)
-    parts = _tables(record, config, form, long, explain, screen, advised)
-    fits = screen if long and form != "markdown" else None
+    parts = _tables(record, config, long, explain, screen, advised)
+    if has_page:
+        parts += _page_of(record, config["web.address"])
     # Markdown takes a line right below a table for a row of it.
-    return ("\n\n" if form == "markdown" else "\n").join(
-        "\n".join(finished([part], fits)) for part in parts) + "\n"
+    return ("\n\n" if form == MARKDOWN else "\n").join(
+        "\n".join(finished([part], screen)) for part in with_legend(parts)) + "\n"
 
 
 def with_findings(record: Record, config: Any) -> Record:
@@ -92,7 +94,7 @@ def with_findings(record: Record, config: Any) -> Record:
                            main_cause=headline.as_form(main_cause(found.causes)))
 
 
-def _findings(record: Record, config: Any, form: str, screen: Screen) -> list[str]:
+def _findings(record: Record, config: Any, screen: Screen) -> list[str]:
     """The block of the main cause and the findings, or what was looked at."""
     most = config["advice.most"]
     if not most:
@@ -101,8 +103,8 @@ def _findings(record: Record, config: Any, form: str, screen: Screen) -> list[st
     found, cause = judgement.findings, main_cause(judgement.causes)
     is_answered = bool(found or (cause and cause.kind == NOT_IN_LUSTRE))
     return block.lines(found[:most], "" if is_answered else looked_at(record, config),
-                       config.labels, _in_markdown if form == "markdown" else _on_terminal,
-                       form == "markdown", screen.width if screen.is_wrapped else block.WIDTH,
+                       config.labels, _in_markdown if screen.form == MARKDOWN else _on_terminal,
+                       screen.form == MARKDOWN, screen.width,
                        headline.line(cause) if cause else "")
 
 
@@ -148,67 +150,85 @@ def _in_markdown(text: str) -> str:
     return re.sub(r"[\\`<]|\](?=\()", r"\\\g<0>", _on_terminal(text))
 
 
-def _tables(record: Record, config: Any, form: str, long: bool, explain: bool,
-            screen: Screen, advised: list[str]) -> list[str]:
+def _page_of(record: Record, address: str) -> list[str]:
+    """A line with the address of the job's page, at a site with pages."""
+    def quoted(text: str) -> str:
+        return "".join(c if c.isascii() and (c.isalnum() or c in "-._~") else
+                       "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
+    job, batch = record.job, record.batch
+    query = [f"cluster={quoted(batch.cluster)}"] if batch and batch.cluster else []
+    query += [f"run={job.attempt}"] if job.attempt else []
+    path = quoted(batch.raw_job if batch and batch.raw_job else job.id)
+    return [f"Page: {address.rstrip('/')}/job/{path}{'?' * bool(query)}{'&'.join(query)}"
+            ] if address else []
+
+
+def _tables(record: Record, config: Any, long: bool, explain: bool, screen: Screen,
+            advised: list[str]) -> list[str]:
     """Its parts: sentences, tables, lines that are drawn already."""
-    light = screen if long and form != "markdown" else form
+    below = screen._replace(form=BLOCKS) if long and screen.form != MARKDOWN else screen
     shown, idle = busy_and_idle(record, config)
     harvested = file_systems_of(record.harvest, config) if record.harvest else []
     by_node = busy_by_node(record, config, {fs.name for fs in (*shown, *harvested)})
     units = config["report.units"]
-    parts = [coverage.line(record), *event_tables.about_data(record)]
+    parts = [*_head(record, screen), *event_tables.about_data(record)]
     alone = coverage.has_storage_servers_only(record)
     no_node_has_reported = alone or coverage.is_known_by_node_only(record)
     if no_node_has_reported:
-        parts.append(storage_server_tables.period(record))
+        parts += storage_server_tables.period(record)
     elif not shown:
         parts.append("No Lustre file system was seen." if record.coverage.reported else
                      "No numbers: no node has reported.")
     else:
-        parts += _tables_of_nodes(record, shown, idle, config, form, long, screen, advised)
+        parts += _tables_of_nodes(record, shown, idle, config, long, screen, below, advised)
     if record.harvest or by_node:
-        parts += storage_server_tables.both_sides(shown, harvested, by_node, long, units, light)
+        parts += storage_server_tables.both_sides(shown, harvested, by_node, long, units, below)
         if alone:
             parts += storage_server_tables.mean_rates(record, harvested, units)
-            parts += storage_server_tables.targets_table(harvested, long, units, light)
+            parts += storage_server_tables.targets_table(harvested, long, units, below)
         if no_node_has_reported:
             parts += advised
-    parts += event_tables.lines(record, config.labels, light, long)
+    parts += event_tables.lines(record, config.labels, below, long)
     if explain:
         parts += explanation.lines([*shown, *idle], config)
     return parts + notes_of(record, shown, harvested, by_node, long, config)
 
 
+def _head(record: Record, screen: Screen) -> list[str]:
+    """The line about the job; two, where it has no room in one."""
+    first, rest = coverage.parts_of_line(record)
+    if screen.form == MARKDOWN or width_of(first) + 2 + width_of(rest) <= screen.width:
+        return [f"{first}: {rest}"]
+    return [f"{first}:", f"  {rest}"]
+
+
 def _tables_of_nodes(record: Record, shown: list[FileSystemRecord],
-                     idle: list[FileSystemRecord], config: Any, form: str, long: bool,
-                     screen: Screen, advised: list[str]) -> list[str]:
+                     idle: list[FileSystemRecord], config: Any, long: bool, screen: Screen,
+                     below: Screen, advised: list[str]) -> list[str]:
     """
     What the nodes' reports say: on the file systems `shown`, and that nothing was on `idle`; with
-    what is `advised` right below the two tables that everyone knows.
+    what is `advised` right below the two tables that everyone knows; `below`: for further tables.
     """
-    units, is_markdown = config["report.units"], form == "markdown"
-    light = screen if long and not is_markdown else form
-    most = screen.width if long and screen.is_wrapped and not is_markdown else None
+    units, is_markdown = config["report.units"], screen.form == MARKDOWN
     of_lustre = [fs for fs in shown if _is_lustre(fs)] or shown
     headings = (FILE_SYSTEM, "File Read", "File Write")
     rows = [(fs.label, *(bytes_of_programs(fs, f"{way}_bytes", units)
                          for way in ("read", "write"))) for fs in of_lustre]
     parts = ["File data transfer statistics for this job:",
-             table(headings, rows, form) if most is None else in_width(headings, rows, form, most),
-             *_operations_table(of_lustre, config, form, most),
+             table(headings, rows, screen), *_operations_table(of_lustre, config, screen),
              *([f"No I/O on: {', '.join(fs.label for fs in idle)}"] if idle else []), *advised]
     if long and not is_markdown:
         parts += one_screen.lines(of_lustre, record, units, screen)
-    parts += _sources_table(shown, units, light)
+    parts += _sources_table(shown, units, below)
     unread = [fs for fs in shown if fs.operations is None and fs.metadata]
     if is_markdown if long else unread:
-        parts += _metadata_tables(shown if long else unread, form)
+        parts += _metadata_tables(shown if long else unread, screen)
     if record.phases:
-        parts += _phases_table(record, config, {fs.name for fs in idle}, units, light)
+        parts += _phases_table(record, config, {fs.name for fs in idle}, units, below)
     if is_markdown or not long:
-        parts += _rates(shown, record.coverage.reported, units, screen.is_ascii)
+        parts += _rates(shown, record.coverage.reported, units, screen)
     if is_markdown and long:
-        parts += long_tables.tables(shown, record, units, form)
+        parts += long_tables.tables(shown, record, units, screen)
     return parts
 
 
@@ -218,19 +238,18 @@ def _is_lustre(fs: FileSystemRecord) -> bool:
         "application", "network", "operations", "metadata"))
 
 
-def _sources_table(shown: list[FileSystemRecord], units: str,
-                   form: str | Screen) -> list[str]:
+def _sources_table(shown: list[FileSystemRecord], units: str, screen: Screen) -> list[str]:
     """What sources counted that have no place in the other tables: not Lustre's, mostly."""
     rows = [(fs.label, sources.title_of(source), metric,
              (">= " if counted.lower_bound else "") + amount_text(metric, value, units))
             for fs in shown for source, counted in fs.sources.items()
             for metric, value in counted.totals.items()]
-    return ["Other counters:", table((FILE_SYSTEM, "Counter", "Metric", "Total"), rows, form,
+    return ["Other counters:", table((FILE_SYSTEM, "Counter", "Metric", "Total"), rows, screen,
                                      ("left", "left", "left", "right"))] if rows else []
 
 
-def _operations_table(shown: list[FileSystemRecord], config: Any, form: str,
-                      most: int | None) -> list[str]:
+def _operations_table(shown: list[FileSystemRecord], config: Any,
+                      screen: Screen) -> list[str]:
     columns = config["report.columns"]
     if not columns:
         # Every operation that happened, in the order of OPERATIONS.
@@ -241,8 +260,7 @@ def _operations_table(shown: list[FileSystemRecord], config: Any, form: str,
         return []                         # nothing happened, or nothing could be read
     rows = [(fs.label, *(_operation(fs, name) for name in columns)) for fs in shown]
     headings, align = (FILE_SYSTEM, *columns), ("left",) + ("right",) * len(columns)
-    return ["Metadata statistics for this job:", table(headings, rows, form, align) if most is None
-            else in_width(headings, rows, form, most, align)]
+    return ["Metadata statistics for this job:", table(headings, rows, screen, align)]
 
 
 def _operation(fs: FileSystemRecord, name: str) -> str:
@@ -254,7 +272,7 @@ def _operation(fs: FileSystemRecord, name: str) -> str:
     return f"{mark_of_operation(fs, name)}{count_text(row.count if row else 0)}"
 
 
-def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
+def _metadata_tables(shown: list[FileSystemRecord], screen: Screen) -> list[str]:
     """What each MDT was asked: the number by which administrators judge a job."""
     rows = []
     for fs in shown:
@@ -270,14 +288,14 @@ def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
                                    for name, count in most_asked(metadata))))
     if not rows:
         return []
-    return ["Metadata requests by MDT (rates are per second and node: the mean, and the peak of "
-            "one node):",
+    return ["Metadata requests by MDT (rates per second and node; the peak of one node):",
             table((FILE_SYSTEM, "MDT", "Requests", "Average", "Peak", "Peak node", "Most"), rows,
-                  form, ("left", "left", "right", "right", "right", "left", "left"))]
+                  screen if screen.form == MARKDOWN else screen._replace(form=BLOCKS),
+                  ("left", "left", "right", "right", "right", "left", "left"))]
 
 
 def _phases_table(record: Record, config: Any, idle: set[str], units: str,
-                  form: str | Screen) -> list[str]:
+                  screen: Screen) -> list[str]:
     """One row for each part of the job and file system, in the order of time."""
     rows = []
     for phase in record.phases:
@@ -291,7 +309,7 @@ def _phases_table(record: Record, config: Any, idle: set[str], units: str,
                              operations_in(operations))))
     parts = ["Parts of this job:",
              table(("Part", "Seconds", FILE_SYSTEM, "File Read", "File Write", "Operations"),
-                   rows, form, ("left", "right", "left", "left", "left", "right"))]
+                   rows, screen, ("left", "right", "left", "left", "left", "right"))]
     parts += [f"note: the part {phase.name} is from `start` to the first mark: what the nodes "
               f"did by themselves, if the job did nothing before that mark"
               for phase in record.phases if phase.name.startswith("(before ")]
@@ -299,7 +317,7 @@ def _phases_table(record: Record, config: Any, idle: set[str], units: str,
 
 
 def _rates(shown: list[FileSystemRecord], reported: int, units: str,
-           is_ascii: bool) -> list[str]:
+           screen: Screen) -> list[str]:
     """A line of blocks for each metric that `watch` saw."""
     lines = []
     for fs in shown:
@@ -308,10 +326,12 @@ def _rates(shown: list[FileSystemRecord], reported: int, units: str,
                              ("operations", "operations")):
             if series and any(series[metric]):
                 peak = max(series[metric]) / series.every_s
-                most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
-                most = mark(fs, metric) + most
+                most = brief_rate(peak) if metric == "operations" else bytes_text(peak, units)
                 of = f", on {series.nodes} of {reported} nodes"
-                blocks = bars(series[metric], is_ascii=is_ascii)
-                lines.append(f"{fs.label} {name:<10} |{blocks}| peak {most}/s"
-                             f"{of if series.nodes < reported else ''}")
-    return ["I/O over time (sum of the nodes that ran `watch`):", *lines] if lines else []
+                lines.append((f"{fs.label} {name:<10} |", series[metric],
+                              f"| peak {mark(fs, metric)}{most}/s"
+                              f"{of if series.nodes < reported else ''}"))
+    room = min((screen.width - width_of(before + behind) for before, _, behind in lines), default=0)
+    return ["I/O over time (sum over the nodes running `iostats_client.py watch`):",
+            *(before + bars(values, max(8, min(60, room)), screen.is_ascii) + behind
+              for before, values, behind in lines)] if lines else []

@@ -36,34 +36,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from iostats.report.screen import Screen
     from iostats.totals.record import FileSystemRecord, Record
 
 _BY = {APPLICATION: "by the application", NETWORK: "over the network"}
 
 
-def tables(shown: list[FileSystemRecord], record: Record, units: str, form: str) -> list[str]:
+def tables(shown: list[FileSystemRecord], record: Record, units: str, screen: Screen) -> list[str]:
     """The tables of --long, and sentences on what their numbers mean."""
     transfers, times, spreads, sizes = ([row for fs in shown for row in rows_of(fs, units)]
                                         for rows_of in (_transfers, _times, _spreads, _sizes))
     parts = ["Transfers by the application and over the network:",
              table((FILE_SYSTEM, "Transfer", "Bytes", "Calls, RPCs", "Mean size"), transfers,
-                   form, ("left", "left", "right", "right", "right"))]
+                   screen, ("left", "left", "right", "right", "right"))]
     for fs in shown:
         parts += [f"{fs.label}: {line}" for line in [*ratios(fs, units), *balance(fs)]]
     if sizes:
         parts += ["Size of network requests (up to this much; 4 KiB pages):",
-                  table((FILE_SYSTEM, "Way", "Up to", "RPCs", "Share"), sizes, form,
+                  table((FILE_SYSTEM, "Way", "Up to", "RPCs", "Share"), sizes, screen,
                         ("left", "left", "right", "right", "right"))]
     if times:
         parts += ["Time in operations (of all threads of all nodes, so it may be more than the "
                   "job took):",
                   table((FILE_SYSTEM, "Operation", "Calls", "Seconds", "Mean ms", "Stddev ms"),
-                        times, form, ("left", "left", "right", "right", "right", "right"))]
+                        times, screen, ("left", "left", "right", "right", "right", "right"))]
         parts += time_in_lustre(shown, record.coverage.node_seconds)
     if spreads and record.coverage.reported > 1:
         parts += ["Per node:",
                   table((FILE_SYSTEM, "Metric", "Min", "Median", "Max", "Busiest node"),
-                        spreads, form, ("left", "left", "right", "right", "right", "left"))]
+                        spreads, screen, ("left", "left", "right", "right", "right", "left"))]
     return parts
 
 

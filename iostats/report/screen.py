@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 HEADING, BAR, MARK, ALERT = "heading", "bar", "mark", "alert"
 _MARKS = (">= ", "<= ", "~ ")
 
-Screen = namedtuple("Screen", "width is_ascii is_wrapped paint")
+GRID, PLAIN, MARKDOWN, BLOCKS = "grid", "plain", "markdown", "blocks"
+
+Screen = namedtuple("Screen", "width is_ascii paint form", defaults=(GRID,))
 Screen.__doc__ = """
 Attributes:
-    width: columns of a line.
+    width: columns of a line, also in a log; Markdown has no limit.
     is_ascii: bars of ASCII.
-    is_wrapped: sentences are wrapped to the width, too, as on a terminal; in a log they are whole
-        lines, for grep.
+    form: of tables: GRID, PLAIN, MARKDOWN, or BLOCKS (blocks.py).
     paint: (HEADING, BAR, MARK or ALERT, text) -> the text with the terminal's commands for it; None
         for no colours.
 """
 
-LOG = Screen(80, False, False, None)        # a file, or a pipe
+LOG = Screen(80, False, None)        # a file, or a pipe
 
 
 class Drawn(str):
@@ -72,8 +73,8 @@ def rule(screen: Screen, text: str) -> Drawn:
     return Drawn(f"{line * 2} {painted(screen, HEADING, text)} {left}")
 
 
-def finished(parts: Sequence[str], screen: Screen | None) -> list[str]:
-    """Lines of the `parts` of a report, made safe; wrapped where the screen wants it."""
+def finished(parts: Sequence[str], screen: Screen) -> list[str]:
+    """Lines of the `parts` of a report, made safe, and wrapped."""
     lines: list[str] = []
     for part in parts:
         for line in part.split("\n"):
@@ -81,10 +82,7 @@ def finished(parts: Sequence[str], screen: Screen | None) -> list[str]:
                 lines.append(line)
                 continue
             line = one_line(line)
-            if screen is None:
-                lines.append(line)
-                continue
-            is_short = not screen.is_wrapped or width_of(line) <= screen.width
+            is_short = screen.form == MARKDOWN or width_of(line) <= screen.width
             style = _style_of(line)
             lines += [painted(screen, style, one)
                       for one in ([line] if is_short else wrapped(line, screen.width))]

@@ -17,6 +17,7 @@ from iostats.base.units import (
 from iostats.lustre.metrics import is_operation, operations_in
 from iostats.report.blocks import FILE_SYSTEM
 from iostats.report.job_numbers import APPLICATION, BY_NODE, NETWORK, SERVERS, sides_of
+from iostats.report.screen import MARKDOWN
 from iostats.report.text_table import table
 from iostats.totals.bounds import mark_of_layer
 
@@ -33,34 +34,36 @@ if TYPE_CHECKING:
     )
 
 _MOST_TARGETS, _MOST_LONG = 8, 24
-_COUNTED_BY = {APPLICATION: "By the application", NETWORK: "Over the network",
-               SERVERS: "On OSS and MDS", BY_NODE: "By its nodes"}
+_COUNTED_BY = {APPLICATION: "Application", NETWORK: "Network", SERVERS: "OSS and MDS",
+               BY_NODE: "By its nodes"}
 
 
 def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem],
                by_node: list[NodesFileSystem], long: bool, units: str,
-               form: str | Screen) -> list[str]:
+               screen: Screen) -> list[str]:
     """
-    What the storage servers counted under the job's id, and of its nodes, below what these counted.
+    What the storage servers counted under the job's id, and of its nodes, beside what these
+    counted: a table for each file system.
     """
-    rows: list[tuple[str, ...]] = [
-        (side.label, _COUNTED_BY[side.counted_by], *(
+    columns: dict[str, list[list[str]]] = {}
+    for side in sides_of(shown, harvested, by_node):
+        columns.setdefault(side.label, []).append([_COUNTED_BY[side.counted_by], *(
             "-" if number is None else mark + amount_text(metric, number, units)
             for metric, number, mark in side.numbers),
-         *(range_text(low, high, metric, units) for metric, low, high in side.bounds))
-        for side in sides_of(shown, harvested, by_node)]
+            *(range_text(low, high, metric, units) for metric, low, high in side.bounds)])
     parts = ["The nodes and the storage servers compared:" if shown else
              "At the storage servers, under this job's id:" if not by_node else
              "At the storage servers, under this job's id and by its nodes:" if harvested else
-             "At the storage servers, by its nodes, which it had alone:",
-             table((FILE_SYSTEM, "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
-                   rows, form, ("left", "left") + ("right",) * 5)]
+             "At the storage servers, by its nodes, which it had alone:"]
+    for label, sides in columns.items():
+        headings, *rows = zip((label, "Read", "Written", "Reads", "Writes", "Operations"), *sides)
+        parts.append(table(headings, rows, screen, ("left",) + ("right",) * len(sides)))
     if long:
         rows = [(fs.label, name, f"{mark_of_layer(fs)}{count_text(row.count)}",
                  "-" if row.seconds is None else f"{mark_of_layer(fs)}{row.seconds:.3f}")
                 for fs in harvested for name, row in fs.operations.items()]
         parts += ["Operations at the storage servers:",
-                  table((FILE_SYSTEM, "Operation", "Count", "Seconds"), rows, form,
+                  table((FILE_SYSTEM, "Operation", "Count", "Seconds"), rows, screen,
                         ("left", "left", "right", "right"))] if rows else []
     return parts
 
@@ -90,16 +93,17 @@ def notes_by_node(found: NodesRecord, file_systems: list[NodesFileSystem], is_be
     return notes
 
 
-def period(record: Record) -> str:
-    """When a job of the storage servers ran, as far as anybody knows."""
+def period(record: Record) -> list[str]:
+    """When a job of the storage servers ran, where the line about the job does not have it."""
     job, harvest = record.job, record.harvest
+    if job.started is not None and job.ended is not None and job.elapsed_s is not None:
+        return []
     if job.started is not None and job.ended is not None:
-        return f"It ran {_span(job.started, job.ended)}."
+        return [f"It ran {_span(job.started, job.ended)}."]
     assert harvest is not None                             # of which this job is
-    began = ("" if job.started is None else
-             f"It began at {_moment(job.started)}; its end is not known.  ")
-    return (f"{began}Sweeps of the storage servers saw I/O of it "
-            f"{_span(harvest.began, harvest.ended)}.")
+    began = "" if job.started is None else f"It began at {_moment(job.started)}; end unknown.  "
+    return [f"{began}Sweeps of the storage servers saw I/O of it "
+            f"{_span(harvest.began, harvest.ended)}."]
 
 
 def _span(began: float, ended: float) -> str:
@@ -136,7 +140,7 @@ def _seen_s(record: Record) -> tuple[float | None, str]:
 
 
 def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
-                  form: str | Screen) -> list[str]:
+                  screen: Screen) -> list[str]:
     """What a job of the storage servers did at each target; the busiest ones, more if `long`."""
     rows, left_off = [], 0
     few = all(len(fs.targets) <= _MOST_LONG for fs in harvested)
@@ -147,7 +151,8 @@ def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
             read, written = values.get("read_bytes", 0), values.get("write_bytes", 0)
             found.append((read + written, calls, target, read, written))
         found.sort(key=lambda row: (-row[0], -row[1], row[2]))
-        most = _MOST_LONG if long and form != "markdown" else len(found) if long else _MOST_TARGETS
+        most = (_MOST_TARGETS if not long else len(found) if screen.form == MARKDOWN else
+                _MOST_LONG)
         left_off += len(found[most:])
         low = mark_of_layer(fs)
         rows += [(fs.label, target, low + bytes_text(read, units),
@@ -156,5 +161,5 @@ def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
     if not rows:
         return []
     return ["By target:", table((FILE_SYSTEM, "Target", "Read", "Written", "Operations"), rows,
-                                form, ("left", "left", "right", "right", "right")),
+                                screen, ("left", "left", "right", "right", "right")),
             *([f"({left_off} more with {'--long' if few else '--format json'})"] * bool(left_off))]

@@ -7,9 +7,12 @@ importlib.metadata, and so email and zipfile, which took 40 of the 95 ms of a re
 
 from __future__ import annotations
 
-from iostats.base.text import cut, padded, width_of
+import re
+
+from iostats.base.text import padded, width_of, wrapped
 from iostats.base.units import bytes_text
-from iostats.report.blocks import light_table
+from iostats.report.blocks import is_number, light_table
+from iostats.report.screen import BLOCKS, MARKDOWN, PLAIN, Drawn
 from iostats.totals.bounds import mark
 
 TYPE_CHECKING = False
@@ -20,28 +23,95 @@ if TYPE_CHECKING:
     from iostats.report.screen import Screen
     from iostats.totals.record import FileSystemRecord, NodeSpread, PhaseFileSystem
 
+_MARKS = ((">=", "may be too low"), ("<=", "may be too high"), ("~", "may be either"),
+          ("-", "unknown"))
+_LEAST_TEXT = 16                # columns of a text that is broken into lines
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Screen,
+class TableText(str):
+    """The lines of a table."""
+
+    __slots__ = ()
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], screen: Screen,
           align: Sequence[str] | None = None) -> str:
     """
-    Rows of texts as a table in a form of options.FORMATS, or as wide as a screen, in columns
-    without lines between them; `align`: "left", "right" of each.
+    Rows of texts as a table in the screen's form, no wider than the screen: texts are broken into
+    lines, and what still has no room stands in further tables below the first one, each with the
+    first column.  Markdown has no limit.
+
+    `align`: "left", "right" of each.
     """
-    if not isinstance(form, str):
-        return light_table(headers, list(rows), form, align)
+    form = screen.form
+    if form == BLOCKS:
+        return light_table(headers, list(rows), screen, align)
     cells = [[cell.strip() for cell in row] for row in rows]
-    if form == "markdown":
+    if form == MARKDOWN:
         cells = [[cell.replace("|", "\\|") for cell in row] for row in cells]
     is_right = [bool(cells and align and align[at] == "right") for at in range(len(headers))]
-    widths = [max([2 + width_of(name), *(width_of(row[at]) for row in cells)])
-              for at, name in enumerate(headers)]
-    begin, between, end = ("", "  ", "") if form == "plain" else ("| ", " | ", " |")
-    heading, *lines = [(begin + between.join(map(padded, row, widths, is_right)) + end).rstrip()
-                       for row in (headers, *cells)]
-    if form == "plain":
+    excess = 0 if form == MARKDOWN else _width(_widths(headers, cells), form) - screen.width
+    if excess > 0:
+        cells = _broken(headers, cells, excess)
+    widths = _widths(headers, cells)
+    found: list[str] = []
+    left = list(range(1, len(headers)))
+    while left or not found:
+        end = len(left)
+        while (end > 1 and form != MARKDOWN
+               and _width([widths[at] for at in (0, *left[:end])], form) > screen.width):
+            end -= 1
+        part = [0, *left[:end]]
+        found.append(_drawn([headers[at] for at in part],
+                            [[row[at] for at in part] for row in cells],
+                            [widths[at] for at in part], form, [is_right[at] for at in part]))
+        left = left[end:]
+    return TableText("\n".join(found))
+
+
+def _widths(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """How wide each column is; headings have room."""
+    return [max([2 + width_of(name), *(width_of(line) for row in cells
+                                       for line in row[at].split("\n"))])
+            for at, name in enumerate(headers)]
+
+
+def _width(widths: Sequence[int], form: str) -> int:
+    """How wide a table of columns is."""
+    return sum(widths) + (2 * len(widths) - 2 if form == PLAIN else 3 * len(widths) + 1)
+
+
+def _broken(headers: Sequence[str], cells: Sequence[Sequence[str]],
+            excess: int) -> list[list[str]]:
+    """The cells with their texts broken into lines, the widest ones first, to save `excess`."""
+    natural = _widths(headers, cells)
+    texts = {at: natural[at] for at in range(len(headers))
+             if not all(is_number(row[at]) for row in cells)}
+    least = {at: max(_LEAST_TEXT, width_of(headers[at]) + 2) for at in texts}
+    while excess > 0:
+        at = max(texts, key=lambda at: texts[at] - least[at], default=None)
+        if at is None or texts[at] <= least[at]:
+            break
+        texts[at] -= 1
+        excess -= 1
+    return [["\n".join(wrapped(cell, texts[at], "")) if at in texts else cell
+             for at, cell in enumerate(row)] for row in cells]
+
+
+def _drawn(headers: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int],
+           form: str, is_right: Sequence[bool]) -> str:
+    begin, between, end = ("", "  ", "") if form == PLAIN else ("| ", " | ", " |")
+
+    def row_text(row: Sequence[str]) -> str:
+        columns = [cell.split("\n") for cell in row]
+        return "\n".join((begin + between.join(padded(
+            lines[number] if number < len(lines) else "", width, right)
+            for lines, width, right in zip(columns, widths, is_right)) + end).rstrip()
+            for number in range(max(map(len, columns))))
+    heading, *lines = map(row_text, (headers, *cells))
+    if form == PLAIN:
         return "\n".join([heading, *lines])
-    if form == "markdown":
+    if form == MARKDOWN:
         dashes = ["-" * (width + 1) for width in widths]
         below = "|".join(f"{of}:" if right else f":{of}" if cells else f"{of}-"
                          for of, right in zip(dashes, is_right))
@@ -51,33 +121,18 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Scr
     return "\n".join([line, heading, double, *body, line])
 
 
-def in_width(headers: Sequence[str], rows: Sequence[Sequence[str]], form: str, width: int,
-             align: Sequence[str] | None = None) -> str:
-    """
-    A table that is up to `width` wide: as several ones, below each other, with the first column
-    before each part of the others.
-    """
-    most = max(8, width // 2)
-    rows = [(cut(row[0], most), *row[1:]) for row in rows]
-    # What is between columns is 2 wide at least.
-    widths = [2 + max(map(width_of, (name, *(row[at] for row in rows))))
-              for at, name in enumerate(headers)]
-    count, places, found = len(headers), list(range(1, len(headers))), []
-    while places:
-        first, room = 0, width - widths[0]
-        while first < len(places) and room >= 0:
-            room -= widths[places[first]]
-            first += 1
-        for end in range(first, 0, -1):
-            columns = [0, *places[:end]]
-            part = table([headers[at] for at in columns],
-                         [[row[at] for at in columns] for row in rows], form,
-                         align and [align[at] for at in columns])
-            if end == 1 or max(map(width_of, part.split("\n"))) <= width:
-                break
-        found.append(part)
-        places = places[end:]
-    return "\n".join(found) if count > 1 else table(headers, rows, form, align)
+def with_legend(parts: Sequence[str]) -> list[str]:
+    """The parts of a report, with what the marks in its tables mean below the last table."""
+    tables = [at for at, part in enumerate(parts) if isinstance(part, (TableText, Drawn))]
+    # Neither bars over time nor the terminal's commands for colours.
+    text = "\n".join(re.sub(r"\|.*\||\x1b\[[\d;]*m", " ", parts[at])
+                     if isinstance(parts[at], Drawn) else parts[at] for at in tables)
+    words = set(text.replace("|", " ").split())
+    meant = [f"{sign} {meaning}" for sign, meaning in _MARKS if sign in words]
+    if not meant:
+        return list(parts)
+    end = tables[-1] + 1
+    return [*parts[:end], f"Marks: {', '.join(meant)}", *parts[end:]]
 
 
 def bytes_of_programs(fs: FileSystemRecord | PhaseFileSystem, metric: str, units: str) -> str:

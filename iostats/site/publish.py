@@ -89,7 +89,7 @@ class Publisher:
         places = self._config["site.show"]
         user, job = record.job.user, record.job.id
         text = job_tables.text(job_tables.labelled(record, self._config), self._config,
-                               self._config["report.format"])
+                               self._config["report.format"], has_page=True)
         # The short form has no bounds.
         if "comment" in places and facts is not None and not coverage.is_known_by_node_only(record):
             one = asyncio.ensure_future(self._comment(about.scheduler, facts, key.attempt, record))

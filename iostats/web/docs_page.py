@@ -2,7 +2,7 @@
 The documents that came with this release as pages: what a finding links to, what a number means.
 
 They are the Markdown of docs/, which `make install-...` puts beside the program.  Where they are
-not (a wheel has none), there is no such page, and findings keep the link of [advice] link.
+not (a wheel has none), there is no such page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(iostats.__file__))),
                           "docs")
-ADVICE = "docs/advice.md"           # how [advice] link ends where it is a document of ours
 _GROUPS = (
     ("For users", ("usage", "reports", "advice", "why", "counters", "jobs", "events", "commands")),
     ("For administrators", ("install", "batch", "harvest", "clients", "web", "sinks", "time_lines",

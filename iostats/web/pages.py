@@ -93,8 +93,8 @@ class Pages:
         self.config = config
         prefix = config["web.prefix"] if base is None else base
         self.site, self.layout = Site(config), PageLayout(config, prefix.rstrip("/"))
-        if config["advice.link"].endswith(docs_page.ADVICE) and docs_page.names():
-            config.take("advice.link", f"{self.layout.base}/docs/advice", "iostats web")
+        if docs_page.names():
+            config.take("web.address", self.layout.base or "/", "iostats web")
         self.shared = SharedAnswers(self.site, 0.9 * config["web.every"])
         self._of: dict[str, Callable[[Visit], PageAnswer]] = {
             "": self._front, "jobs": jobs_page.jobs, "job": job_page.job,

@@ -82,7 +82,7 @@ def test_what_a_missing_node_may_have_is_not_said_to_be_gone(files, capsys):
         assert f"Finding perhaps {what}: scratch: 6,000,000 writes" in out
         assert f"Finding {what}" not in out and "alone" not in out
         assert ("archive: used by whole.json and not by those nodes of part.json that are known: "
-                "37.0 GiB written") in out
+                "37.0 GiB written") in " ".join(out.split())
         assert 0 == run("--json", f"{a}.json", f"{b}.json")
         form = json.loads(capsys.readouterr().out)
         side = "a" if a == "whole" else "b"
@@ -101,7 +101,8 @@ def test_what_may_be_the_nodes_own_is_told_of_each(files, capsys):
             "measured while no job ran, on 2 of 2 nodes)")
     assert 0 == run("before.json", "after.json")
     assert [f"note: before.json: {note}"] == [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("note:")]
+        line for line in capsys.readouterr().out.replace("\n  ", " ").splitlines()
+        if line.startswith("note:")]
     assert 0 == run("--json", "before.json", "after.json")
     told = json.loads(capsys.readouterr().out)
     assert [[note], []] == [told[side]["notes"] for side in ("a", "b")]

@@ -36,7 +36,7 @@ def test_a_page_of_a_job_from_the_sites_server(tmp_path):
         done = desk.iostats("report", "--html", tmp_path / "page.html", "4713")
         assert (0, "", "") == (done.status, done.out, done.err)
         page = (tmp_path / "page.html").read_text()
-        assert "<bdi>4713</bdi>" in page and "in >= 37 calls" in page
+        assert "<bdi>4713</bdi>" in page and "in &gt;= 37 calls" in page
         done = desk.iostats("report", "--html", tmp_path / "none.html", "4799")
         assert 1 == done.status and not (tmp_path / "none.html").exists()
 
@@ -55,7 +55,7 @@ def test_a_file_is_a_job_for_all_other_forms(files, capsys):
     pathlib.Path("two.json").write_text(text + text)
     pathlib.Path("array.json").write_text(f"[{text}]")
     assert 0 == main(["--format", "plain", "two.json", "./array.json"])
-    assert 3 == capsys.readouterr().out.count("Job 4711: 2 of 3 nodes reported")
+    assert 3 == capsys.readouterr().out.count("Job 4711 (halo) of alice")
 
 
 def test_a_page_goes_to_standard_output(files, capsys):

@@ -56,8 +56,8 @@ def in_environment(monkeypatch):
 def test_a_terminal(terminal, in_environment, environment, is_ascii, has_colours, width):
     in_environment(**environment)
     found = screen_of(terminal)
-    assert (is_ascii, has_colours, width, True) == (
-        found.is_ascii, found.paint is not None, found.width, found.is_wrapped)
+    assert (is_ascii, has_colours, width) == (
+        found.is_ascii, found.paint is not None, found.width)
     if has_colours:
         assert found.paint("heading", "Transfers") == "\x1b[1mTransfers\x1b[0m"
 
@@ -71,10 +71,10 @@ def test_a_terminal_of_no_width_is_taken_for_80(terminal, in_environment):
 @pytest.mark.parametrize("encoding, locale, is_ascii", [
     ("utf-8", "C.UTF-8", False), ("utf-8", "C", True), ("iso8859-1", "C.UTF-8", True)])
 def test_a_pipe_is_a_log(in_environment, encoding, locale, is_ascii):
-    """Plain, in 80 columns, sentences in whole lines, whatever TERM says."""
+    """Plain, in 80 columns, whatever TERM says."""
     in_environment(TERM="xterm", LC_ALL=locale)
     found = screen_of(io.TextIOWrapper(io.BytesIO(), encoding=encoding))
-    assert (80, is_ascii, False, None) == found
+    assert (80, is_ascii, None, "grid") == found
     in_environment(TERM="xterm", LC_ALL=locale, COLUMNS="132")
     assert 132 == screen_of(io.TextIOWrapper(io.BytesIO(), encoding=encoding)).width
 
@@ -82,9 +82,9 @@ def test_a_pipe_is_a_log(in_environment, encoding, locale, is_ascii):
 def test_a_file_is_plain(in_environment):
     """A job's server writes UTF-8 to it; what COLUMNS is in a job's environment is no matter."""
     in_environment(**UTF8, COLUMNS="132")
-    assert (80, False, False, None) == screen_of(None)
+    assert (80, False, None, "grid") == screen_of(None)
     in_environment()
-    assert (80, True, False, None) == screen_of(None)
+    assert (80, True, None, "grid") == screen_of(None)
 
 
 def test_rich_is_imported_for_terminals_alone():

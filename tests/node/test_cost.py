@@ -99,7 +99,7 @@ def test_stop_makes_no_process_and_one_connection(desk):
     assert ["execve"] == processes(calls)
     assert 1 == calls.count("thread")
     assert 1 == calls.count("connect")
-    assert "1 of 1 nodes reported" in server.wait().out
+    assert " 1 node, 00:" in server.wait().out
 
 
 def imported(done):

@@ -264,7 +264,9 @@ def test_the_report_of_a_short_form():
         fs_record("longer" * 20, 3, open=2, close=7, statfs=1, incomplete=True)],
         shared=2), 200)
     assert """\
-Job 4711: 3 of 4 nodes reported, 00:31:07; missing: 1 node (no numbers)
+Job 4711:
+  3 of 4 nodes reported, 00:31:07 from 2026-11-21 01:36:40; missing: 1 node (no
+    numbers)
 File data transfer statistics for this job:
 File System    File Read    File Write
 scratch        >= 4.0 KiB   >= 37 bytes
@@ -273,10 +275,13 @@ Metadata statistics for this job:
 File System      open    close    (others)
 scratch         >= 23    >= 41        >= 0
 (2 more)            -        -       >= 10
+Marks: >= may be too low, - unknown
 No findings: the numbers include other jobs on the same nodes.
 note: 1 node has no numbers: every amount is a lower bound (>=)
-note: this is the short form of the report, from the job's accounting; what it does not have is -
-note: other jobs were on 2 nodes of the job: the numbers are the nodes', not this job's alone
+note: this is the short form of the report, from the job's accounting; what it
+  does not have is -
+note: other jobs were on 2 nodes of the job: the numbers are the nodes', not
+  this job's alone
 """ == tables.text(tables.labelled(as_record(decode(line)), Config()), Config(), "plain")
 
 

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
 # "small-writes": the text below "## Small writes", by the anchor that a link to it has.
 SECTIONS = {title.lower().replace(" ", "-"): text for title, text in re.findall(
     r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.M)}
-COMMON = {"most", "off", "link", "from_seconds", "from_bytes", "from_operations", "large_bytes",
+COMMON = {"most", "off", "from_seconds", "from_bytes", "from_operations", "large_bytes",
           "from_percent", "untimed_per_second", "noise_percent"}
 KEYS = {name.partition(".")[2]: option for name, option in OPTIONS.items()
         if name.startswith("advice.")}

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import pytest
+from page_records import batch
 from test_job_totals import llite, unread
 from trees import report as of_node
 
 from iostats.base import config
 from iostats.report import array_total, job_tables
+from iostats.report.screen import LOG
 from iostats.totals.job_totals import Totals
 
 
@@ -17,14 +19,14 @@ def task(number, *deltas, outcome="COMPLETED", shared=0, nodes=1, whole="92"):
         totals.add(of_node(deltas=deltas))
     record = totals.record()
     record["coverage"]["shared"] = {"node001": shared} if shared else {}
-    record["batch"] = {"array_job": whole, "het_job": "", "raw_job": str(100 + number),
-                       "outcome": outcome}
+    record["batch"] = batch(array_job=whole, raw_job=str(100 + number), outcome=outcome)
     record["harvest"] = None
     return job_tables.labelled(record, config.Config())
 
 
 def total(*records, others="", form="plain"):
-    return array_total.as_text("92", list(records), config.Config(), form, others)
+    return array_total.as_text("92", list(records), config.Config(),
+                               LOG._replace(form=form), others)
 
 
 def rows(text):
@@ -37,17 +39,20 @@ WHOLE = (task(1, llite(read_bytes=23 << 20, read_calls=1, open=23), llite("home"
 
 def test_tasks_are_added_up_by_file_system():
     """One that a task did not have mounted is 0 there."""
-    assert ["Array 92: total of 2 tasks (1 COMPLETED, 1 TIMEOUT)",
+    assert ["Array 92 (halo) of alice, partition normal: 2 tasks (1 COMPLETED, 1 TIMEOUT)",
             "File System File Read File Write Operations",
-            "home 0 bytes 37 bytes 0", "scratch 64.0 MiB 0 bytes 61"] == rows(total(*WHOLE))
+            "home 0 bytes 37 bytes 0", "scratch 64.0 MiB 0 bytes 61",
+            "Tasks that stand out (state, lost data, 2 times the median):",
+            "Task Elapsed Bytes Operations Why", "92_2 00:01:00 41.0 MiB 38 TIMEOUT",
+            "Each task: iostats report --tasks 92; one: iostats report 92_1"] == rows(total(*WHOLE))
 
 
 def test_tasks_that_shared_a_node_are_an_upper_bound():
     """Each has the whole node's numbers, also those of the other task."""
     found = rows(total(WHOLE[0], task(2, llite(open=37), shared=1)))
     assert "scratch <= 23.0 MiB <= 0 bytes <= 60" in found
-    assert ("note: other jobs were on nodes of 1 of these tasks, each of which has the whole "
-            "node's numbers: the true total may be lower") in found
+    assert ("note: other jobs were on nodes of 1 task, each of which has the whole node's numbers: "
+            "the true total may be lower") in " ".join(found)
 
 
 @pytest.mark.parametrize("more, others", [

@@ -13,8 +13,9 @@ from trees import report as of_node
 
 from iostats.base import config
 from iostats.report import array_total, job_fields, job_list, job_tables
-from iostats.report.listing import NumberForm
 from iostats.report.job_summary import Summary, summary_of
+from iostats.report.listing import NumberForm
+from iostats.report.screen import LOG
 from iostats.totals.job_totals import Totals
 from iostats.totals.record import ClientsIO, NodesFileSystem, NodesRecord
 
@@ -78,13 +79,14 @@ def test_a_job_that_is_known_by_its_nodes_alone():
     """Its ranges, and where they are from; a file system on which nothing was done is left out."""
     lines = text(record(found=by_node(SCRATCH, IDLE))).split("\n")
 
-    assert "Job 4711: by its nodes, from the storage servers, alice, 00:31:07, COMPLETED; no " \
-           "node has reported" == lines[0]
-    assert lines[1].startswith("It ran from ")
-    assert "At the storage servers, by its nodes, which it had alone:" == lines[2]
-    assert ["scratch", "By its nodes", "1.2-1.4 TiB", "23.0 GiB", "1,229-1,434", "23", "78-90"] == [
-        cell.strip() for cell in lines[4].split("  ") if cell.strip()]
-    assert ["No problems found. Checked: requests.", ""] == lines[5:]
+    assert "Job 4711 (solve) of alice, partition normal:" == lines[0]
+    assert lines[1].startswith("  COMPLETED")
+    assert "no node has reported: numbers by node, from the storage servers" in " ".join(
+        " ".join(lines[1:3]).split())
+    assert "At the storage servers, by its nodes, which it had alone:" == lines[3]
+    assert ["scratch By its nodes", "Read 1.2-1.4 TiB", "Written 23.0 GiB", "Reads 1,229-1,434",
+            "Writes 23", "Operations 78-90"] == [" ".join(line.split()) for line in lines[4:10]]
+    assert ["No problems found. Checked: requests.", ""] == lines[10:]
 
 
 def test_without_an_upper_bound_it_is_a_lower_one_and_says_why():
@@ -100,7 +102,7 @@ def test_what_came_after_its_end_is_beside_the_range():
     found = text(record(found=by_node(file_system(SCRATCH.low, SCRATCH.high, later=41 * GIB))))
 
     assert ("note: scratch, by its nodes: 41.0 GiB more were written in the minute after its end, "
-            "while no other job was on them\n") in found
+            "while no other job was on them") in " ".join(found.split())
 
 
 def test_a_job_that_shared_a_node_says_so_and_has_no_number():
@@ -110,15 +112,13 @@ def test_a_job_that_shared_a_node_says_so_and_has_no_number():
     assert "No numbers: no node has reported.\n" in found
 
 
-def test_beside_what_the_nodes_reported_it_is_the_last_row():
+def test_beside_what_the_nodes_reported_it_is_the_last_column():
     """And why it has none is not worth a line there, but with --long."""
     reports = [of_node(f"nid{n}", [llite(read_bytes=23), osc(read_bytes=37)]) for n in (1, 2)]
     found = text(record(*reports, found=by_node(SCRATCH)))
 
-    rows = [line.removeprefix("scratch").strip().split("  ")[0]
-            for line in found.split("\n") if line.startswith("scratch ")]
-    assert "The nodes and the storage servers compared:\n" in found
-    assert ["By the application", "Over the network", "By its nodes"] == rows[-3:]
+    heading = found.partition("The nodes and the storage servers compared:\n")[2].split("\n")[0]
+    assert "scratch Application Network By its nodes" == " ".join(heading.split())
     none = record(*reports, found=by_node(why_none="it shared node7 with another job"))
     assert "shared" not in text(none)
     assert "it shared node7 with another job" in text(none, long=True)
@@ -215,7 +215,7 @@ def test_a_summary_without_it_is_as_it_was():
 def tasks(*found):
     """The total of an array's tasks, of which no node has reported."""
     return array_total.as_text("4711", [record(found=one).replaced(
-        batch={**SLURM, "array_job": "4711"}) for one in found], config.Config(), "plain", "")
+        batch={**SLURM, "array_job": "4711"}) for one in found], config.Config(), LOG, "")
 
 
 def test_an_arrays_total_is_the_sum_of_its_tasks_bounds():

@@ -7,6 +7,7 @@ Jobs of 2 nodes and 1,000 s, so 2,000 s of nodes' time, of which 5 % are 100 s, 
 import json
 
 import pytest
+from page_records import batch
 from test_job_totals import llite, osc, unread
 from trees import report as of_node
 
@@ -553,10 +554,30 @@ def test_a_rule_that_there_is_not_is_told_by_the_check(tmp_path, capsys, text, m
     assert err.endswith("cache_served, got 'small_write'\n")
 
 
-def test_a_sites_link():
-    """Where it has a page of its own for all rules, or none."""
-    assert ["https://hpc/io#small-writes", ""] == [
-        only(writes(), link=link).link for link in ("https://hpc/io", "")]
+@pytest.mark.parametrize("address, link", [
+    ("", "docs/advice.md#small-writes"),
+    ("https://hpc.example.org/io", "https://hpc.example.org/io/docs/advice#small-writes"),
+    ("https://hpc.example.org/io/", "https://hpc.example.org/io/docs/advice#small-writes"),
+    ("/", "/docs/advice#small-writes")])
+def test_a_finding_links_to_the_pages_where_there_are_some(address, link):
+    config = configured()
+    config.take("web.address", address, "the test")
+    assert link == findings_of(writes(), config)[0].link
+
+
+@pytest.mark.parametrize("address, line", [
+    ("", []), ("https://hpc.example.org", [
+        "Page: https://hpc.example.org/job/4711%5B3%5D.pbs01?cluster=c1&run=2"])])
+def test_a_report_ends_with_the_address_of_the_jobs_page(address, line):
+    """At a site with pages, of a job that these have."""
+    config = configured()
+    config.take("web.address", address, "the test")
+    found = job_tables.labelled(writes(), config).replaced(
+        batch=batch(raw_job="4711[3].pbs01", cluster="c1"))
+    found["job"].update(attempt=2)
+    printed = job_tables.text(found, config, has_page=True)
+    assert line == [one for one in printed.splitlines()[-1:] if one.startswith("Page: ")]
+    assert "Page: " not in job_tables.text(found, config)
 
 
 @pytest.mark.parametrize("found, line", [
@@ -610,14 +631,14 @@ def test_findings_are_in_json():
     assert 37.0 == printed.findings[0].evidence["mean_bytes"]
 
 
-@pytest.mark.parametrize("link, shown", [
-    ("https://hpc.example.org/io", "[https://hpc.example.org/io#small-writes]"
-                                   "(https://hpc.example.org/io#small-writes)"),
-    ("/opt/io/advice.md", "/opt/io/advice.md#small-writes"),
-    ("docs/advice.md", "docs/advice.md#small-writes")])
-def test_only_an_address_of_the_web_is_a_link_in_markdown(link, shown):
+@pytest.mark.parametrize("address, shown", [
+    ("https://hpc.example.org", "[https://hpc.example.org/docs/advice#small-writes]"
+                                "(https://hpc.example.org/docs/advice#small-writes)"),
+    ("/io", "/io/docs/advice#small-writes"), ("", "docs/advice.md#small-writes")])
+def test_only_an_address_of_the_web_is_a_link_in_markdown(address, shown):
     """A ticket or a wiki would take a path for one of its own pages."""
-    config = configured(most=1, link=link)
+    config = configured(most=1)
+    config.take("web.address", address, "the test")
     printed = job_tables.text(job_tables.labelled(both(llite(
         write_bytes=5000 * 37, write_calls=5000, write=5000, write_us=820_000_000)), config),
         config, "markdown")

@@ -74,7 +74,7 @@ def test_the_numbers_are_those_of_the_record():
             ("4.600000", ">= 4.6 s"), ("0.683333", "~ 68 %")] == values
     found = Document(text).text
     assert "in >= 60 calls, ~ 1.0 MiB each" in found     # of two lower bounds
-    assert "2 of 3 nodes reported, 00:01:40; missing: 1 node (no report)" in found
+    assert "2 of 3 nodes reported; missing: 1 node (no report)" in found
     assert "1 node has no numbers: every amount is a lower bound (>=)" in found
     assert "~ 2.3 % of node time" in found
     assert "mostly open (>= 41)" in found and "open >= 41 >= 4.600 ~ 112.195 - ~ 100 %" in found

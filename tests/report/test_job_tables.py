@@ -10,6 +10,7 @@ import time
 from datetime import datetime
 
 import pytest
+from page_records import batch
 from test_job_totals import llite, osc, unread
 from trees import report as of_node
 
@@ -17,6 +18,11 @@ from iostats.base import config
 from iostats.base.text import width_of
 from iostats.report import coverage, job_tables, node_sets
 from iostats.totals.job_totals import Totals
+
+
+def flat(text):
+    """A text as one line."""
+    return " ".join(text.split())
 
 
 def job(*reports, expected=None, job="4711", **choices):
@@ -54,7 +60,7 @@ LABELS = {"snx11001": "BW Home"}
 def test_grid_is_the_form_that_users_know():
     """As its ancestor printed it, in whole numbers."""
     assert """\
-Job 4711: 2 of 2 nodes reported, 00:31:07
+Job 4711 of alice: 2 nodes, 00:31:07 from 1970-01-01 00:00:00
 File data transfer statistics for this job:
 +---------------+-------------+--------------+
 | File System   | File Read   | File Write   |
@@ -76,7 +82,7 @@ No problems found. Checked: writes, reads, requests, opens, stat, removals,
 def test_plain_is_for_narrow_logs():
     """The same without lines."""
     assert """\
-Job 4711: 2 of 2 nodes reported, 00:31:07
+Job 4711 of alice: 2 nodes, 00:31:07 from 1970-01-01 00:00:00
 File data transfer statistics for this job:
 File System    File Read    File Write
 BW Home        320.0 MiB    0 bytes
@@ -92,7 +98,7 @@ No problems found. Checked: writes, reads, requests, opens, stat, removals,
 def test_markdown_is_for_tickets():
     """The same as a table of Markdown."""
     assert """\
-Job 4711: 2 of 2 nodes reported, 00:31:07
+Job 4711 of alice: 2 nodes, 00:31:07 from 1970-01-01 00:00:00
 
 File data transfer statistics for this job:
 
@@ -168,7 +174,9 @@ def test_json_is_the_record_itself():
 def test_unknown_is_a_dash_and_a_lower_bound_says_so():
     """Not one number without its mark: a node is missing, and one could not read."""
     assert """\
-Job 4711: 2 of 4 nodes reported, 00:01:00; missing: nid[00003-00004] (no report)
+Job 4711 of alice:
+  2 of 4 nodes reported, 00:01:00 from 2026-11-21 01:36:40; missing:
+    nid[00003-00004] (no report)
 File data transfer statistics for this job:
 File System    File Read    File Write
 home           -            -
@@ -177,11 +185,12 @@ Metadata statistics for this job:
 File System      open
 home                -
 scratch         >= 23
+Marks: >= may be too low, - unknown
 No findings: too little is known to judge.
 note: 2 nodes have no numbers: every amount is a lower bound (>=)
 note: home: nid00002: llite: permission denied
-note: permission denied: root may read that, and users by the reader; \
-docs/install.md#who-may-read-the-counters
+note: permission denied: root may read that, and users by the reader;
+  docs/install.md#who-may-read-the-counters
 """ == text(of_node("nid00001", [llite(read_bytes=37888, read_calls=1, open=23)]),
             of_node("nid00002", [llite(), unread("llite")._replace(file_system="home")]),
             form="plain", expected=frozenset(f"nid{n:05}" for n in (1, 2, 3, 4)))
@@ -211,36 +220,40 @@ def test_a_job_of_which_nobody_reported_says_so():
 
 def test_a_job_on_nodes_without_lustre_says_so():
     """It is no error."""
-    assert ("Job 4711: 1 of 1 nodes reported, 00:01:00\n"
+    assert ("Job 4711 of alice: 1 node, 00:01:00 from 2026-11-21 01:36:40\n"
             "No Lustre file system was seen.\n"
             "note: node001: no Lustre file system is mounted\n") == text(of_node())
 
 
 @pytest.mark.parametrize("reports, expected, line", [
-    (WHOLE, 2, "Job 4711: 2 of 2 nodes reported, 00:31:07"),
-    (WHOLE, 3, "Job 4711: 2 of 3 nodes reported, 00:31:07; missing: 1 node (no report)"),
-    (WHOLE, 41, "Job 4711: 2 of 41 nodes reported, 00:31:07; missing: 39 nodes (no report)"),
+    (WHOLE, 2, "2 nodes"),
+    (WHOLE, 3, "2 of 3 nodes reported; missing: 1 node (no report)"),
+    (WHOLE, 41, "2 of 41 nodes reported; missing: 39 nodes (no report)"),
     (WHOLE, frozenset(("nid00001", "nid00002", "nid00004")),
-     "Job 4711: 2 of 3 nodes reported, 00:31:07; missing: nid00004 (no report)"),
+     "2 of 3 nodes reported; missing: nid00004 (no report)"),
     ((*WHOLE, of_node("nid00003", reason="permission denied")),
      frozenset(f"nid{n:05}" for n in (1, 2, 3, 5, 6, 7)),
-     "Job 4711: 2 of 6 nodes reported, 00:31:07; missing: nid00003 (permission denied), "
+     "2 of 6 nodes reported; missing: nid00003 (permission denied), "
      "nid[00005-00007] (no report)"),
     ((*WHOLE, of_node("nid00003", reason="permission denied")), 5,
-     "Job 4711: 2 of 5 nodes reported, 00:31:07; missing: nid00003 (permission denied), "
+     "2 of 5 nodes reported; missing: nid00003 (permission denied), "
      "2 nodes (no report)"),
 ], ids=["all", "one missing, known as a number", "many missing", "one missing by name",
         "missing for two reasons", "a reason, and a number"])
 def test_the_first_line_says_which_nodes_are_in_the_numbers(reports, expected, line):
     """And which are not, and why, in the batch system's own notation."""
-    assert line == text(*reports, expected=expected).split("\n")[0]
+    nodes, missing, why = line.partition("; ")
+    whole = (f"Job 4711 of alice: {nodes}, 00:31:07 from 1970-01-01 00:00:00{missing}{why}")
+    printed = text(*reports, expected=expected)
+    assert whole == coverage.line(job(*reports, expected=expected)[0])
+    assert flat(printed).startswith(f"{whole} File data transfer statistics ")
 
 
 def test_without_a_number_of_nodes_the_first_line_says_that_it_is_not_known():
     """Complete is only what can be known to be."""
     totals = Totals("4711")
     totals.add(WHOLE[0])
-    assert ("Job 4711: 1 nodes reported, 00:31:07 (the job's number of nodes is not known)"
+    assert ("Job 4711 of alice: 1 of ? nodes reported, 00:31:07 from 1970-01-01 00:00:00"
             == coverage.line(totals.record()))
 
 
@@ -498,15 +511,18 @@ def test_the_storage_servers_numbers_stand_below_the_nodes():
     found = job_tables.text(record, choices, "plain", long=True)
     assert """\
 The nodes and the storage servers compared:
-snx11001                   Read  Written  Reads  Writes  Operations
-  By the application  320.0 MiB  0 bytes     60       0          73
-  Over the network    320.0 MiB  0 bytes    309       0           -
-  On OSS and MDS       41.0 MiB  0 bytes     41       0          63
+snx11001      Application    Network  OSS and MDS
+  Read          320.0 MiB  320.0 MiB     41.0 MiB
+  Written         0 bytes    0 bytes      0 bytes
+  Reads                60        309           41
+  Writes                0          0            0
+  Operations           73          -           63
 Operations at the storage servers:
 snx11001          Count  Seconds
   open               60    0.061
   rename              3        -
   samedir_rename      3        -
+Marks: - unknown
 """ == found[found.index("The nodes and"):found.index("note: ")]
     assert [line for line in found.splitlines() if "servers: " in line] == [
         "note: storage servers: a late start", "note: snx11001, storage servers: a note of theirs",
@@ -535,14 +551,13 @@ def test_a_job_that_no_node_has_reported_is_told_from_the_servers_alone():
     record = with_harvest(record, at_servers(low=True, open=(60, None), rename=(3, None),
                                              samedir_rename=(3, None)))
     found = job_tables.text(record, choices, "plain").splitlines()
-    assert "Job 4711: from the storage servers; no node has reported" == found[0]
-    assert (f"Sweeps of the storage servers saw I/O of it from {moment(1_795_225_001)} to "
-            f"{moment(1_795_225_061)}.") == found[1]
-    assert "At the storage servers, under this job's id:" == found[2]
-    assert ["snx11001", "On", "OSS", "and", "MDS", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=",
-            "41", ">=", "0", ">=", "63"] in [line.split() for line in found]
+    assert "Job 4711: no node has reported: numbers from the storage servers" == found[0]
+    assert ("Sweeps of the storage servers saw I/O of it from 2026-11-21 01:36:41 to 2026-11-21 "
+            "01:37:41. At the storage servers, under this job's id: snx11001 OSS and MDS "
+            "Read >= 41.0 MiB Written >= 0 bytes Reads >= 41 Writes >= 0 Operations >= 63 "
+            ) in flat("\n".join(found))
     assert ("snx11001: mean rates over about 00:01:00: read >= about 699.7 KiB/s, written "
-            ">= about 0 bytes/s, operations >= about 1.1/s") in found
+            ">= about 0 bytes/s, operations >= about 1.1/s") in flat("\n".join(found))
     rows = [line.split() for line in found[found.index("By target:"):]]
     assert ["snx11001", "OST0000", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=", "0"] in rows
     assert ["snx11001", "MDT0000", ">=", "0", "bytes", ">=", "0", "bytes", ">=", "63"] in rows
@@ -553,24 +568,50 @@ def test_what_a_batch_system_tells_of_a_job_of_the_servers_is_in_its_report():
     record, choices = job(expected=4)
     record["job"].update(user="alice", started=1_795_225_000.0, ended=1_795_225_100.0,
                          elapsed_s=100.0)
-    record["batch"] = {"outcome": "COMPLETED"}
-    found = job_tables.text(with_harvest(record, at_servers()), choices, "plain").splitlines()
-    assert ("Job 4711: from the storage servers, alice, 00:01:40, COMPLETED; no node has reported"
-            == found[0])
-    assert f"It ran from {moment(1_795_225_000)} to {moment(1_795_225_100)}." == found[1]
+    record["batch"] = batch()
+    found = flat(job_tables.text(with_harvest(record, at_servers()), choices, "plain"))
+    assert found.startswith(
+        "Job 4711 (halo) of alice, partition normal: COMPLETED, no node has reported: numbers from "
+        "the storage servers, 00:01:40 from 2026-11-21 01:36:40 At the storage servers, ")
     assert ("snx11001: mean rates over 00:01:40: read 419.8 KiB/s, written 0 bytes/s, "
             "operations 0.0/s") in found
 
 
-def test_a_job_of_the_servers_over_the_end_of_summer_time(utc, monkeypatch):
+def test_sweeps_over_the_end_of_summer_time(utc, monkeypatch):
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     time.tzset()
     record, choices = job(expected=4)
-    record["job"].update(user="alice", started=1_792_889_400.0, ended=1_792_890_600.0,
-                         elapsed_s=1200.0)
-    record["batch"] = {"outcome": "COMPLETED"}
-    found = job_tables.text(with_harvest(record, at_servers()), choices, "plain").splitlines()
-    assert "It ran from 2026-10-25 02:50:00 CEST to 2026-10-25 02:10:00 CET." == found[1]
+    found = job_tables.text(with_harvest(record, at_servers(), began=1_792_889_400.0,
+                                         ended=1_792_890_600.0), choices, "plain")
+    assert "from 2026-10-25 02:50:00 CEST to 2026-10-25 02:10:00 CET." in flat(found)
+
+
+@pytest.mark.parametrize("fields, state", [
+    ({}, "COMPLETED, "), ({"outcome": ""}, ""),
+    ({"outcome": "FAILED", "exit_status": 23}, "FAILED (exit code 23), "),
+    ({"outcome": "CANCELLED", "exit_signal": 15}, "CANCELLED (signal 15), "),
+    ({"outcome": "FAILED", "exit_status": 3, "exit_signal": 9},
+     "FAILED (exit code 3, signal 9), "),
+    ({"outcome": "TIMEOUT", "exit_status": None, "exit_signal": None}, "TIMEOUT, ")])
+def test_the_first_line_names_the_job_and_how_it_ended(fields, state):
+    found = job(*WHOLE)[0].replaced(batch=batch(**fields))
+    assert (f"Job 4711 (halo) of alice, partition normal: {state}2 nodes, 00:31:07 from "
+            "1970-01-01 00:00:00") == coverage.line(found)
+
+
+def test_what_is_unknown_is_not_in_the_first_line():
+    found = job(WHOLE[0])[0].replaced(batch=batch(name="", partition="", outcome=""))
+    found["job"].update(user=None, started=None)
+    assert "Job 4711: 1 node, 00:31:07" == coverage.line(found)
+    found["job"]["elapsed_s"] = None
+    assert "Job 4711: 1 node" == coverage.line(found)
+
+
+def test_a_first_line_that_is_too_long_is_two():
+    found, choices = job(*WHOLE)
+    lines = job_tables.text(found.replaced(batch=batch(name="x" * 64)), choices).splitlines()
+    assert ["Job 4711 (" + "x" * 39 + "+) of alice, partition normal:",
+            "  COMPLETED, 2 nodes, 00:31:07 from 1970-01-01 00:00:00"] == lines[:2]
 
 
 def test_of_many_targets_the_busiest_are_named():

@@ -23,7 +23,7 @@ from trees import report as of_node
 from iostats.base.config import Config
 from iostats.base.text import width_of
 from iostats.report import job_tables
-from iostats.report.screen import LOG, Screen
+from iostats.report.screen import Screen
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 
 SCREENS = Path(__file__).parent / "screens"
@@ -105,8 +105,8 @@ JOBS = {"one_node": one_node, "many_nodes": many_nodes,
         "both_sides": both_sides}
 
 
-def screen_of(found, width, is_ascii=False, is_wrapped=True, form="grid", paint=None):
-    return job_tables.text(*found, form, True, False, Screen(width, is_ascii, is_wrapped, paint))
+def screen_of(found, width, is_ascii=False, form="grid", paint=None):
+    return job_tables.text(*found, form, True, False, Screen(width, is_ascii, paint))
 
 
 # -- whole screens -------------------------------------------------------------------------------
@@ -132,12 +132,8 @@ def test_a_job_of_one_file_system_is_one_screen(name):
     assert len(lines) - first <= 40
 
 
-def test_a_log_has_sentences_in_whole_lines():
-    """For grep; the tables are as wide as a terminal of 80 columns."""
-    printed = screen_of(many_nodes(), 80, is_wrapped=False)
-    assert "note: 1 node has no numbers: every amount is a lower bound (>=)\n" in printed
-    assert job_tables.text(*many_nodes(), "grid", True) == screen_of(
-        many_nodes(), LOG.width, is_wrapped=False)
+def test_a_log_is_as_wide_as_a_terminal_of_80_columns():
+    assert job_tables.text(*many_nodes(), "grid", True) == screen_of(many_nodes(), 80)
 
 
 def test_colours_change_no_word_and_no_width():

@@ -29,7 +29,7 @@ from iostats.report.json_and_csv import as_json
 from iostats.report.screen import LOG
 from iostats.report.why import answer
 
-SCREEN = LOG._replace(is_wrapped=True)
+SCREEN = LOG
 
 
 @pytest.fixture(autouse=True)

@@ -92,7 +92,7 @@ def test_four_nodes_are_measured_to_the_byte(runs):
     assert [23 + k for k in range(4)] == [
         runs.slurm.truth(f"node{k + 1}")["write"]["calls"] for k in range(4)]
     text = runs.slurm.output(job)
-    assert re.search(rf"^Job {job}: 4 of 4 nodes reported, 00:0\d:\d\d$", text, re.M)
+    assert re.search(r" 4 nodes, 00:0\d:\d\d from ", text, re.M)
     assert re.search(r"^\| scratch +\| 6\.1 MiB +\| 6\.1 MiB +\|$", text, re.M)
     assert text.endswith("status 0\n")
 
@@ -143,7 +143,7 @@ def test_a_cancelled_job_has_its_report(runs):
     record = runs.record()
     assert 4 == record["coverage"]["reported"]
     assert (98 * BLOCK, 98 * BLOCK, 98, 98, 12) == amounts(record)
-    assert f"Job {job}: 4 of 4 nodes reported" in runs.slurm.output(job)
+    assert " 4 nodes, 00:" in runs.slurm.output(job)
 
 
 def test_a_job_at_its_time_limit_has_its_report(runs):
@@ -283,6 +283,6 @@ def test_the_sample_job_says_what_it_has_to_say(runs):
             "IOSTATS_OPTIONS": f"--root {runs.lustre.root}"})
     assert "COMPLETED" == runs.slurm.wait(job), runs.slurm.output(job)
     text = runs.slurm.output(job)
-    assert f"Job {job}: 4 of 4 nodes reported" in text
+    assert " 4 nodes, 00:" in text
     assert re.search(r"^\| scratch +\| 851\.0 MiB +\| 851\.0 MiB +\|$", text, re.M), text
     assert re.search(r"^\| scratch +\| +87 \| +87 \| +23 \| +13 \|", text, re.M), text

@@ -84,7 +84,7 @@ def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, 
         agent.terminate()
         assert ("", "") == agent.communicate(timeout=100)
     done = desk.iostats("report", "4711")
-    assert "Job 4711: from the storage servers; no node has reported" in done.out
+    assert "Job 4711: no node has reported: numbers from the storage servers" in done.out
     assert "Sweeps of the storage servers saw I/O of it from" in done.out
     assert "By target:" in done.out
     done = desk.iostats("jobs", "-P", "-n", "--noconvert", "-j", "4711", "-o",
@@ -118,7 +118,7 @@ def test_a_job_that_its_batch_system_has_forgotten_keeps_its_facts(desk, servers
         record["batch"]["outcome"])
     assert record["job"]["started"] is not None and record["job"]["ended"] is None
     out = desk.iostats("report", "4711").out
-    assert "Job 4711: from the storage servers, root; no node has reported" in out
+    assert "Job 4711 of root: no node has reported: numbers from the storage servers" in out
     assert "its end is not known" in out
 
 

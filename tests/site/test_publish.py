@@ -30,7 +30,7 @@ def test_the_report_is_appended_to_the_jobs_output_once(desk, of_all):
     desk.send(a_report("4713", "nid1", about={**about, "nodes": "nid1", "user": "daemon"}))
     until(lambda: "nothing is written as a system user" in server.err, what="the refusal")
     text = output.read_text()
-    assert text.startswith("what the job said\n\nJob 4711: 1 of 2 nodes reported")
+    assert text.startswith("what the job said\n\nJob 4711 of nobody:\n  1 of 2 nodes reported")
     assert 1 == text.count("File data transfer statistics") and "4713" not in text
 
 

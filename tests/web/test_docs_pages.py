@@ -8,7 +8,7 @@ import re
 from urllib.parse import urljoin
 
 import pytest
-from processes import REPOSITORY, free_port, until
+from processes import REPOSITORY, until
 from site_desk import SLURM, a_report
 from web_desk import WebDesk
 
@@ -44,18 +44,6 @@ def test_a_finding_leads_to_its_section_in_the_pages_themselves(web):
     assert "/io/docs/advice#stat-storm" == link
     advice = web.get("/io/docs/advice", READER)
     assert 200 == advice.status and '<h2 id="stat-storm">Stat storm</h2>' in advice.text
-
-
-def test_a_link_of_the_sites_own_stays(web):
-    """Of [advice] link, wherever that leads."""
-    port, web.web_port = web.web_port, free_port()
-    try:
-        web.web("--listen", f"127.0.0.1:{web.web_port}", "--socket", "",
-                env={"IOSTATS_ADVICE_LINK": "https://hpc.example.org/io"})
-        assert "https://hpc.example.org/io#stat-storm" in links_of(
-            web.get("/io/job/4711", READER))
-    finally:
-        web.web_port = port
 
 
 def test_all_documents_are_listed_and_read(web):

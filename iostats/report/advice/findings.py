@@ -82,9 +82,10 @@ def _is_link(text: str) -> bool:
 
 
 def link_of(rule_id: str, config: Any) -> str:
-    """Where a rule is explained: docs/advice.md#small-writes."""
-    base = str(config["advice.link"])
-    return f"{base}#{rule_id.replace('_', '-')}" if base else ""
+    """Where a rule is explained: on the site's pages, or docs/advice.md#small-writes."""
+    address = config["web.address"]
+    page = f"{address.rstrip('/')}/docs/advice" if address else "docs/advice.md"
+    return f"{page}#{rule_id.replace('_', '-')}"
 
 
 def require_known_rules(config: Any) -> None:

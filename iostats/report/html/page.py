@@ -111,7 +111,7 @@ def _values(record: Record, config: Any, findings: Sequence[Finding],
     events = event_tables.rows(record, config.labels)
     return {
         "record": record, "job": record.job, "batch": record.batch,
-        "facts": _facts(record), "coverage_line": coverage.line(record).partition(": ")[2],
+        "facts": _facts(record), "coverage_line": coverage.nodes_line(record),
         "is_complete": record.coverage.complete and not record.coverage.missing_count,
         "data_lost": event_tables.about_data(record),
         "answer": answer.answer_of(record, causes or ()),
