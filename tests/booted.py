@@ -27,7 +27,7 @@ from iostats import sinks
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMD = "/lib/systemd/systemd"
 WEB_PACKAGES = ("markdown-it-py", "starlette", "uvicorn")       # beside those of the server
-SERVER_PACKAGES = ("ClusterShell", "httptools", "Jinja2", "msgspec", "numpy", "rich",
+SERVER_PACKAGES = ("ClusterShell", "httptools", "Jinja2", "msgspec", "numpy", "rich", "tabulate",
                    "uvloop",
                    *filter(None, (sinks.package_of(sinks.named(name)) for name in sinks.names())))
 _WITHIN_S = 120                                     # for whatever is waited for; a busy machine

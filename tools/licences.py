@@ -36,7 +36,7 @@ _FAMILIES = {"MIT": "MIT", "BSD": "BSD", "Apache": "Apache", "MPL": "MPL|Mozilla
              "LGPL": "LGPL|Lesser", "GPL": r"(?<!L)GPL(?!\w)|GNU General", "PSF": "PSF|Python Soft",
              "ISC": "ISC", "MPICH": "MPICH", "Unlicense": "Unlicense"}
 _FOR = {"clustershell": "server", "httptools": "server", "msgspec": "server", "numpy": "server",
-        "rich": "server", "uvloop": "server", "mpi4py": "[mpi]",
+        "rich": "server", "tabulate": "server", "uvloop": "server", "mpi4py": "[mpi]",
         "jinja2": "server", "markdown-it-py": "[web]", "starlette": "[web]", "uvicorn": "[web]",
         "cairosvg": "[charts]", "mpich": "[mpi]", **{
             sinks.package_of(sinks.named(name)).lower().replace("_", "-"): f"[{name}]"

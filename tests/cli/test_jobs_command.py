@@ -303,7 +303,7 @@ class TestTwoUsers:
     def test_a_user_sees_his_own_jobs_and_root_sees_all(self, munged, tmp_path):  # noqa: F811
         """By munge; another's jobs are one line and 3."""
         python = python_for_nobody()
-        probe = subprocess.run([python, "-c", "import msgspec, ClusterShell"],
+        probe = subprocess.run([python, "-c", "import msgspec, tabulate, ClusterShell"],
                                user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True,
                                env={"PYTHONPATH": _packages()})
         home = Path(tempfile.mkdtemp(prefix="iostats-nobody-"))

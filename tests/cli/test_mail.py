@@ -289,7 +289,7 @@ def bare(site, tmp_path, *, lacks=""):
 
 
 @pytest.mark.parametrize("lacks, why", [
-    ("", "has no package '(msgspec|ClusterShell)'; sudo make install-site"),
+    ("", "has no package '(tabulate|msgspec|ClusterShell)'; sudo make install-site"),
     ("base/config.py", "cannot import name 'config'"),
     ("base/errors.py", "No module named 'iostats.base.errors'"),
     ("cli/mail.py", "No module named 'iostats.cli.mail'")])
