@@ -95,8 +95,8 @@ class NotYours(IostatsError):
     """A job of another user, whose report the caller may not read."""
 
     def __init__(self, job: str, user: str) -> None:
-        super().__init__(f"job {job} is user {user}'s: its report is for {user}, root and [site] "
-                         f"readers; there is none for you")
+        super().__init__(f"job {job} belongs to {user}; only {user}, root and [site] readers may "
+                         f"see its report")
 
 
 class NotReadable(IostatsError):

@@ -151,7 +151,7 @@ def _table(answer: dict[str, Any], columns: list[FieldColumn], options: argparse
                           for end in ("since", "until")) + "\n"
     yield from listing.table(rows, columns, node_list.cell_of(how), not options.noheader)
     if not rows:
-        yield "(no rows: nothing that a client did is known of this time)\n"
+        yield "(no client activity recorded in this period)\n"
     if answer["next"] is not None:
         yield f"({answer['count'] - len(rows)} more)\n"
     for line in node_list.notes(rows, width):

@@ -52,7 +52,7 @@ def reasons(jobs: list[str], config: Config) -> dict[str, str]:
         elif parts:
             found[job] = f"job {job} {_state(parts[0])}"
         else:
-            found[job] = _at_servers(job, config) or f"nothing is known of job {job}"
+            found[job] = _at_servers(job, config) or f"no record of job {job}"
     return found
 
 

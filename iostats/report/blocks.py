@@ -114,6 +114,13 @@ def light_table(headings: Sequence[str], rows: Sequence[Sequence[str]], screen: 
     return Drawn("\n".join(_lines(block, screen.width, screen, is_last=True)))
 
 
+def width_of_rows(block: Block) -> int:
+    """How wide the rows of a block are, with nothing cut; its title may be."""
+    widths = [max([*map(width_of, (row[at] for row in block.rows)),
+                   width_of(block.headings[at]) * bool(at)]) for at in range(len(block.kinds))]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
 def _usual_width(block: Block) -> int:
     widths = [_natural(block, at) if kind in (NAME, NUMBER, SERIES) else
               _USUAL[BAR] if kind == BAR else min(_natural(block, at), _USUAL[kind])

@@ -126,6 +126,7 @@ def _with_short_names(value: Any) -> Any:
 _NAMES = frozenset(("name", "label", "id", "user", "account", "cluster", "partition", "file_system",
                     "target", "kind", "cause"))
 _LONGEST_NAME, _LONGEST_TEXT = 256, 2000
+_MOST_NOTES, _LONGEST_NOTE, _LONGER = 12, 160, " ... (--long)"     # without --long
 
 
 def _short(text: str, longest: int = _LONGEST_NAME) -> str:
@@ -191,7 +192,21 @@ def _tables(record: Record, config: Any, long: bool, explain: bool, screen: Scre
     parts += event_tables.lines(record, config.labels, below, long)
     if explain:
         parts += explanation.lines([*shown, *idle], config)
-    return parts + notes_of(record, shown, harvested, by_node, long, config)
+    notes = notes_of(record, shown, harvested, by_node, long, config)
+    return parts + (notes if long or screen.form == MARKDOWN else _brief(notes))
+
+
+def _brief(notes: list[str]) -> list[str]:
+    """The notes without what is long in them, and without some of very many: --long has all."""
+    found = []
+    for note in notes[:_MOST_NOTES]:
+        if width_of(note) > _LONGEST_NOTE:
+            head = note[:_LONGEST_NOTE - len(_LONGER)]
+            ends = [head.rfind(mark) for mark in ("; ", ". ", ", ", " ")]
+            note = head[:next((end for end in ends if end > _LONGEST_NOTE // 2), None)] + _LONGER
+        found.append(note)
+    left = len(notes) - len(found)
+    return [*found, f"and {count_text(left, 'more note')} (--long)"] if left else found
 
 
 def _head(record: Record, screen: Screen) -> list[str]:

@@ -51,12 +51,12 @@ def lines(records: Sequence[Record], usual_state: str, screen: Screen, units: st
     found.sort(key=lambda one: (not event_tables.data_of(one.record), -one.factor))
     rows = [(one.record.job.id, *_cells(one.record, units), ", ".join(one.reasons))
             for one in found[:_MOST_SHOWN]]
-    more = len(found) - len(rows)
+    if len(found) > len(rows):
+        rows.append((f"and {len(found) - len(rows):,} more", "", "", "", ""))
     return [f"{kind.capitalize()}s that stand out (state, lost data, {_FACTOR:g} times the "
             f"median):",
             table((kind.capitalize(), "Elapsed", "Bytes", "Operations", "Why"), rows,
-                  screen._replace(form=BLOCKS), ("left", "right", "right", "right", "left")),
-            *([f"and {more:,} more"] if more else [])]
+                  screen._replace(form=BLOCKS), ("left", "right", "right", "right", "left"))]
 
 
 def _outlier(record: Record, numbers: Numbers, medians: dict[str, float],
@@ -72,7 +72,7 @@ def _outlier(record: Record, numbers: Numbers, medians: dict[str, float],
         value = numbers[name]
         if value is not None and usual > 0 and value >= _FACTOR * usual:
             factors.append(value / usual)
-            reasons.append(f"{_WORDS[name]} {value / usual:.1f}x")
+            reasons.append(f"{_WORDS[name]} {value / usual:,.1f}x")
     return _Outlier(record, reasons, max(factors))
 
 

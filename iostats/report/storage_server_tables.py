@@ -74,7 +74,7 @@ def notes(harvest: ServersRecord, harvested: list[ServersFileSystem]) -> list[st
     for fs in harvested:
         notes += [f"note: {fs.label}, storage servers: {note}" for note in fs.notes]
     if not harvest.final:
-        notes.append("note: storage servers: more may come: the job is not settled yet")
+        notes.append("note: the storage servers' counts are not final yet")
     return notes
 
 

@@ -139,7 +139,7 @@ def test_of_a_named_job_all_times_are_listed(site):
         site.list("-nP", "-j", "4711", "--jobs=100", "--sort", "jobid"))
     done = site.list("-nP", "-j", "100_[2-3,7],4711", "--sort", "jobid")
     assert ["100_2", "4711"] == [line.partition("|")[0] for line in done.out.splitlines()]
-    assert ["iostats: nothing is known of job 100_3", "iostats: nothing is known of job 100_7"
+    assert ["iostats: no record of job 100_3", "iostats: no record of job 100_7"
             ] == done.err.splitlines()
     assert [] == ids(site.list("-nPj", "4711", "-S", "2025-10-18"))
 

@@ -95,7 +95,7 @@ def test_rows_can_be_chosen(site):
 @pytest.mark.parametrize("words", [["-S", "now-2days", "-E", "now-1days"], ["-f", "home"]])
 def test_no_rows_do_not_say_that_nothing_was_done_where_nobody_looked(site, words):
     found = done(site, *words)
-    assert "(no rows: nothing that a client did is known of this time)" == (
+    assert "(no client activity recorded in this period)" == (
         found.out.splitlines()[-1])
 
 

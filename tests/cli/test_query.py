@@ -234,7 +234,7 @@ def test_a_report_of_a_job_that_still_runs_names_the_command_that_has_its_number
     assert ("iostats: job 4711 has no report yet: it is running, or its numbers are not final; "
             "`iostats query jobs --job 4711` has what the storage servers have counted"
             ) == done.line
-    assert "iostats: nothing is known of job cp.0" == site.iostats("report", "cp.0").line
+    assert "iostats: no record of job cp.0" == site.iostats("report", "cp.0").line
 
 
 def test_an_unknown_file_system_has_no_row(site):

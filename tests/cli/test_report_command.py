@@ -191,13 +191,13 @@ def test_an_unknown_job_is_one_line_and_1(site):
     """The server has answered: that there is no sacct here does not matter."""
     for job in ("4712", "471", "4%", "4711_1", "4711+0", "no such job 1"):
         done = site.iostats("report", job)
-        assert (1, "", f"iostats: nothing is known of job {job}") == (
+        assert (1, "", f"iostats: no record of job {job}") == (
             done.status, done.out, done.line)
 
 
 def test_of_several_jobs_those_that_are_known_are_printed(site):
     done = site.iostats("report", "4712", "4711")
-    assert (1, "iostats: nothing is known of job 4712") == (done.status, done.line)
+    assert (1, "iostats: no record of job 4712") == (done.status, done.line)
     assert done.out.startswith("Job 4711:")
 
 
@@ -309,8 +309,8 @@ def test_a_comment_of_another_user_is_not_shown(site, desk, monkeypatch, capsys)
         return status, out.partition("\n")[0][:9], err
     mine = (0, "Job 4711:", "")
     assert mine == said(0)
-    assert (1, "", "iostats: job 4711 is user alice's: its report is for alice, root and [site] "
-                   "readers; there is none for you\n") == said(65534)
+    assert (1, "", "iostats: job 4711 belongs to alice; only alice, root and [site] readers may "
+                   "see its report\n") == said(65534)
     assert mine == said(65534, site_readers="carol nobody")
 
 

@@ -92,19 +92,19 @@ def test_an_array_says_how_many_of_its_tasks_are_in_which_state(desk):
 
 def test_an_unknown_job(desk):
     """With a batch system that answers, and without one."""
-    assert "iostats: nothing is known of job 92" == both(desk, "92")
+    assert "iostats: no record of job 92" == both(desk, "92")
     slurm_has(desk)
-    assert "iostats: nothing is known of job 92" == both(desk, "92")
+    assert "iostats: no record of job 92" == both(desk, "92")
 
 
 def test_jobs_that_options_leave_out_are_not_explained(desk):
     """Only those that -j names alone."""
-    assert "nothing is known of job 92" in desk.iostats("jobs", "-j", "92").err
+    assert "no record of job 92" in desk.iostats("jobs", "-j", "92").err
     for more in (("-s", "FAILED"), ("-u", "alice"), ("-S", "today"), ("-r", "main")):
         done = desk.iostats("jobs", "-j", "92", *more)
         assert (0, "") == (done.status, done.err)
     done = desk.iostats("jobs", "-j", ",".join(map(str, range(90, 99))))
-    assert ["nothing is known of job 90"] * 1 == [done.err.splitlines()[0][9:]]
+    assert ["no record of job 90"] * 1 == [done.err.splitlines()[0][9:]]
     assert 6 == len(done.err.splitlines()) and done.err.endswith("iostats: ... and 4 more\n")
 
 

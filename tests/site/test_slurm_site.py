@@ -82,8 +82,8 @@ def test_a_job_is_measured_without_any_action_of_its_user(site):
     assert "" == site.errors()
     # Slurm's comments are everybody's; we show it to its user alone, and said so at the start.
     done = site.iostats("report", "--from", "comment", job, user=BOB, check=False)
-    assert (1, "", f"iostats: job {job} is user {ALICE}'s: its report is for {ALICE}, root and "
-                   f"[site] readers; there is none for you\n") == (
+    assert (1, "", f"iostats: job {job} belongs to {ALICE}; only {ALICE}, root and [site] readers "
+                   f"may see its report\n") == (
         done.returncode, done.stdout, done.stderr)
     assert "every user can read by sacct what every job did: there is no PrivateData=jobs" in (
         site.log.read_text())
@@ -343,8 +343,8 @@ def test_with_munge_users_read_their_own_jobs_and_nobody_needs_a_secret(site):
             user, "env", f"PYTHONPATH={site.slurm.home}", site.slurm.python, "-m", "iostats",
             "report", "--from", "site", job, check=False)
     assert of(ALICE).stdout.startswith(f"Job {job} (")
-    assert (1, "", f"iostats: job {job} is user {ALICE}'s: its report is for {ALICE}, root and "
-                   f"[site] readers; there is none for you\n") == (
+    assert (1, "", f"iostats: job {job} belongs to {ALICE}; only {ALICE}, root and [site] readers "
+                   f"may see its report\n") == (
         of(BOB).returncode, of(BOB).stdout, of(BOB).stderr)
     said = site.slurm.node("node1", *CLIENT.format(home=site.slurm.home).split(), "doctor",
                            env={"SLURM_JOB_ID": job}, check=False).stdout

@@ -17,7 +17,7 @@ from iostats.base.units import (
 )
 from iostats.base.text import cut
 from iostats.report.advice.finding import as_form
-from iostats.report.blocks import NAME, NUMBER, TEXT, Block, drawn
+from iostats.report.blocks import NAME, NUMBER, TEXT, Block, drawn, width_of_rows
 from iostats.report.diff.changes import is_small
 from iostats.report.diff.numbers import (
     AMOUNTS,
@@ -28,6 +28,7 @@ from iostats.report.diff.numbers import (
     SHARE,
 )
 from iostats.report.screen import finished
+from iostats.report.text_table import with_legend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def as_text(found: JobComparison, units: str, screen: Screen, show_all: bool = F
         one for one in found.changes if not is_small(one)][:_MOST_SHOWN]
     left = len(found.changes) - len(shown)
     if shown:
-        parts += drawn([_table(f"From {_short(a)} to {_short(b)}", shown, found, units)], screen)
+        parts += drawn(_tables(f"From {_short(a)} to {_short(b)}", shown, found, units, screen),
+                       screen)
     if left:
         parts.append(f"{'and ' if shown else ''}"
                      + count_text(left, "smaller change" if shown else "small change")
@@ -82,7 +84,7 @@ def as_text(found: JobComparison, units: str, screen: Screen, show_all: bool = F
               f"{', '.join(one.not_compared[:8])}"
               + (f" and {len(one.not_compared) - 8} more" if len(one.not_compared) > 8 else "")
               for one in (a, b) if one.not_compared]
-    return "\n".join(finished(parts, screen)) + "\n"
+    return "\n".join(finished(with_legend(parts), screen)) + "\n"
 
 
 def _about(one: JobNumbers) -> str:
@@ -98,7 +100,9 @@ def _about(one: JobNumbers) -> str:
     return f"{_short(one)}: {', '.join(filter(None, [job, *words]))}"
 
 
-def _table(title: str, shown: Sequence[NumberChange], found: JobComparison, units: str) -> Block:
+def _tables(title: str, shown: Sequence[NumberChange], found: JobComparison, units: str,
+            screen: Screen) -> list[Block]:
+    """The changes; those by node-hour in a table of their own, where there is no room beside."""
     several = len({one.file_system for one in shown if one.file_system}) > 1
     by_hour = any(one.per_node_hour for one in shown)
     a, b = (cut(one.name, _WIDEST_NAME) for one in (found.a, found.b))
@@ -110,7 +114,13 @@ def _table(title: str, shown: Sequence[NumberChange], found: JobComparison, unit
              ratio_text(*one.ratio),
              *[ratio_text(*one.per_node_hour) if one.per_node_hour else ""] * by_hour)
             for one in shown]
-    return Block(headings, kinds, rows)
+    block = Block(headings, kinds, rows)
+    if not by_hour or width_of_rows(block) <= screen.width:
+        return [block]
+    return [Block(headings[:-1], kinds[:-1], [row[:-1] for row in rows]),
+            Block(["Per node-hour", *headings[1:1 + several], "change"],
+                  [*kinds[:1 + several], NUMBER],
+                  [(*row[:1 + several], row[-1]) for row in rows if row[-1]])]
 
 
 def _short(one: JobNumbers) -> str:
@@ -133,7 +143,7 @@ def _by_node_hours(found: JobComparison, shown: Sequence[NumberChange]) -> list[
                 f"{' and '.join(unknown)}."]
     hours = [f"{brief_seconds(one.node_hours * 3600)} of {_short(one)}"
              for one in (found.a, found.b)]
-    return [f"Nodes or times differ: the last column is of amounts by the time of all nodes "
+    return [f"Nodes or times differ: per node-hour are amounts by the time of all nodes "
             f"({', '.join(hours)})."]
 
 
