@@ -34,7 +34,7 @@ for path in glob.glob(sys.argv[1] + "/proc/fs/lustre/obdfilter/*/job_stats"):
 def run(quick):
     """The Table of this figure."""
     from measure import BARE_PYTHON, CLIENT, Server, Table, free_port
-    sizes, rounds = ((4000,), 1) if quick else ((100_000, 400_000), 5)
+    sizes, rounds = ((4000,), 1) if quick else ((100_000, 400_000), 3)
     rows = []
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         port = free_port()

@@ -46,7 +46,7 @@ def run(quick):
             agents = [_begin(directory, port, endpoints)
                       for endpoints in ("", cluster.endpoints[0])]
             changes = _changes(cluster, 3 if quick else 23)
-            return [changes, _costs(agents, 5 if quick else 60)]
+            return [changes, _costs(agents, 5 if quick else 30)]
     finally:
         for agent in agents:
             agent.kill()

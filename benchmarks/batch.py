@@ -25,7 +25,7 @@ _THREADS = 8
 
 def run(quick):
     """The Tables of this figure."""
-    rounds, reports = (5, 200) if quick else (40, 4000)
+    rounds, reports = (5, 200) if quick else (20, 2000)
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         root = os.path.join(directory, "root")
         tree.make(root, FILE_SYSTEMS, 23)

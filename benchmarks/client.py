@@ -47,7 +47,7 @@ def run(quick):
             relay = _Relay(port)
             try:
                 commands = _commands(directory, secret, relay.port)
-                costs = _costs(commands, rounds=5 if quick else 40)
+                costs = _costs(commands, rounds=5 if quick else 20)
                 sent = relay.sent // relay.conversations
                 traced = _traced(directory, commands)
             finally:

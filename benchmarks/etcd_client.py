@@ -33,7 +33,7 @@ def run(quick):
             tables = [_requests(cluster, *((200, 2) if quick else (2000, 7))),
                       _descriptions(cluster, 1000 if quick else SAMPLERS)]
         with EtcdCluster(os.path.join(directory, "3"), members=3) as cluster:
-            return [*tables, _failures(cluster, 1 if quick else 5)]
+            return [*tables, _failures(cluster, 1 if quick else 3)]
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -77,7 +77,7 @@ def run(quick):
     """The Table of this figure."""
     from agent import _config
     from measure import BARE_PYTHON, Server, Table, environment, free_port
-    clients, rounds = (200, 2) if quick else (10_000, 5)
+    clients, rounds = (200, 2) if quick else (10_000, 3)
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     rows = []
     with tempfile.TemporaryDirectory(prefix="iostats-bench-", dir=where) as directory:

@@ -33,7 +33,7 @@ def run(quick):
                 "text": ["-m", "iostats", "report", path],
                 "page": ["-m", "iostats", "report", "--html", page, path]}
             found = {name: [] for name in commands}
-            for _ in range(3 if quick else 15):
+            for _ in range(1 if quick else 9):
                 for name, command in commands.items():
                     found[name].append(_seconds(command, directory))
             best, size = min(found["page"]), os.path.getsize(page)

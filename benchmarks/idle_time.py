@@ -43,7 +43,7 @@ _KINDS = ("without", "with")
 def run(quick):
     """The Tables of this figure."""
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
-        return [_table(directory, *((23, 2) if quick else (100, 25)))]
+        return [_table(directory, *((23, 2) if quick else (100, 15)))]
 
 
 def _table(directory, targets, rounds):

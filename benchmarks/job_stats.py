@@ -176,7 +176,7 @@ _RUNS = [                # name, function, release, which counters are in use, w
 def run(quick):
     """The Tables of this figure."""
     from measure import Table
-    jobs, many, rounds = (500, 3000, 2) if quick else (10_000, 100_000, 5)
+    jobs, many, rounds = (500, 3000, 2) if quick else (10_000, 100_000, 3)
     measured = {}
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         files = {key: write(os.path.join(directory, "-".join(map(str, key))), *key)

@@ -46,7 +46,7 @@ def run(quick):
             for name, port in zip(("node-1", "agg-1"), ports):
                 processes.append(_process("simldms", "-x", f"sock:{port}", "-n", name))
             return _measured(cluster, directory, ports, processes,
-                             *((3, 1, 2) if quick else (5, 5, 30)))
+                             *((3, 1, 2) if quick else (5, 3, 20)))
     finally:
         for process in processes:
             process.kill()

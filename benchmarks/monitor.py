@@ -21,7 +21,7 @@ _BEGAN = 1_795_225_200.0
 
 def run(quick):
     """The Tables of this figure."""
-    count, rounds = (2_000, 1) if quick else (100_000, 5)
+    count, rounds = (2_000, 1) if quick else (100_000, 3)
     servers = [_Pages(count), _Pages(count)]
     asked = [["--server", f"http://127.0.0.1:{one.port}"] for one in servers]
     ours = [sys.executable, "-m", "iostats", "events", "-n", "all"]

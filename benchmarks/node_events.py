@@ -42,7 +42,7 @@ def run(quick):
     tables = []
     for targets in (23,) if quick else (100, 1000):
         with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
-            tables.append(_table(directory, targets, rounds=1 if quick else 15))
+            tables.append(_table(directory, targets, rounds=1 if quick else 9))
     return tables
 
 

@@ -19,7 +19,7 @@ import time
 
 from measure import HERE, BenchmarkError, Table, environment, median_ratio
 
-_ROUNDS, _EVERY_S = 5, 20
+_ROUNDS, _EVERY_S = 3, 10
 
 
 def run(quick):

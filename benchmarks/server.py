@@ -21,7 +21,7 @@ _SERVERS = ("iostats", "plain threads", "threads", "threads, two connections")
 
 def run(quick):
     """The Tables of this figure."""
-    rounds = {1: 1, 100: 2} if quick else {1: 9, 10: 9, 100: 9, 1000: 7, 10_000: 5}
+    rounds = {1: 1, 100: 2} if quick else {1: 9, 10: 9, 100: 9, 1000: 5, 10_000: 3}
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         message = report_of(directory)
         runs = {nodes: _runs(directory, message, nodes, count) for nodes, count in rounds.items()}

@@ -263,7 +263,7 @@ def _peak_mib():
 # -- a server of its own, and reports ------------------------------------------------------------
 
 def _reports(quick):
-    rounds, turn_s = (1, 1.0) if quick else (12, 5.0)
+    rounds, turn_s = (1, 1.0) if quick else (7, 5.0)
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         config, port = os.path.join(directory, "site.cfg"), free_port()
         with open(config, "w", encoding="utf-8") as file:

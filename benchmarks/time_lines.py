@@ -28,7 +28,7 @@ _EVERY_S = 60
 
 def run(quick):
     """The Tables of this figure."""
-    jobs, played_days = (10, 40) if quick else (600, 400)
+    jobs, played_days = (10, 40) if quick else (300, 400)
     sizes = child("sizes", jobs, played_days)
     days = sizes["days"]
     rows = [(what, f"{one['full']:,.0f}", f"{one['thinned']:,.0f}")

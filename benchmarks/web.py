@@ -24,7 +24,7 @@ _UPDATES = 20
 def run(quick):
     """[Table]: CPU seconds of a list of jobs; questions of a live page."""
     done = subprocess.run([sys.executable, f"{HERE}/web.py",
-                           *(("1", "1000", "10") if quick else ("11", "10000", "100"))],
+                           *(("1", "1000", "10") if quick else ("5", "10000", "100"))],
                           env=environment(), stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise BenchmarkError(f"web.py: exit status {done.returncode}")

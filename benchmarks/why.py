@@ -50,7 +50,7 @@ def run(quick):
         if "OST0007 of scratch was busy" not in out.stdout:
             raise BenchmarkError(f"iostats why: {out.stderr or out.stdout}")
         found = {name: [] for name in commands}
-        for _ in range(1 if quick else 15):
+        for _ in range(1 if quick else 9):
             for name, command in commands.items():
                 found[name].append(_seconds(command))
     best = min(found["why"])
