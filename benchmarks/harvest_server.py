@@ -31,7 +31,7 @@ def run(quick):
     """The Tables of this figure."""
     sizes = ((4, 300), (4, 1000), (100, 4)) if quick else (
         (200, 1000), (200, 10_000), (20, 10_000), (20, 100_000), (1000, 100), (10_000, 10),
-        (30_000, 3))
+        (100_000, 3))
     rows = []
     for targets, jobs in sizes:
         one = child(targets, jobs)

@@ -31,7 +31,7 @@ _ROWS = 10_000                  # as many as an answer to `load` has
 def run(quick):
     """The Tables of this figure."""
     rows = []
-    for nodes, sweeps in ((500, 10),) if quick else ((1000, 180), (10_000, 180), (30_000, 180)):
+    for nodes, sweeps in ((500, 10),) if quick else ((1000, 180), (10_000, 180), (40_000, 180)):
         one = child(nodes, sweeps)
         by_job = one["by job"]["cpu_s"]
         rows += [(f"{nodes:,} nodes: {name}", f"{cost['cpu_s'] * 1000:.0f}",
