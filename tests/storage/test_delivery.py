@@ -138,7 +138,8 @@ def test_a_server_that_never_answers_keeps_no_sweep_from_its_time(desk):
         agent = desk.begin(patient=False)
         until(lambda: len(desk.waiting()) >= 5)
         assert silent.met < 9
-    assert 1 == agent.stop().err.count("messages wait in")
+        # While the listener is there: it resets connections at its end.
+        assert 1 == agent.stop().err.count("messages wait in")
 
 
 def test_something_else_on_the_port_gets_nothing_and_loses_nothing(desk):
