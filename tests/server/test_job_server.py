@@ -300,8 +300,8 @@ def test_long_adds_calls_network_and_times(desk):
     server = desk.server("--nodes", "1", "--long", "--format", "plain")
     desk.whole_job(server, "nid00001")
     text = server.wait().out
-    assert re.search(r"  read, by the application +40\.0 KiB +23 +1\.74 KiB", text)
-    assert re.search(r"  write, over the network +51\.8 KiB +19 +2\.72 KiB", text)
+    assert re.search(r"  read, by the application +40\.0 KiB +23 +1\.7 KiB", text)
+    assert re.search(r"  write, over the network +51\.8 KiB +19 +2\.7 KiB", text)
     assert re.search(r"  open +\S+ +62\.3 % +43 +43\.0 ms +1\.00 ms", text)
 
 

@@ -270,11 +270,11 @@ def test_the_table_marks_what_was_written_and_no_more(form):
 
 def test_the_long_report_marks_sizes_and_nodes():
     lines = [" ".join(line.split()) for line in text(job(SMALL), long=True).splitlines()]
-    assert "write, by the application >= 2.25 KiB 1,023 >= 2 B >= 38 B/s" in lines
+    assert "write, by the application >= 2.2 KiB 1,023 >= 2 bytes >= 38 bytes/s" in lines
     assert "Per node" not in "".join(lines)
     lines = [" ".join(line.split())
              for line in text(job(SMALL, EXACT), long=True).splitlines()]
-    assert "bytes written >= 2.25 KiB >= 2.25 KiB >= 4.00 KiB nid00002" in lines
+    assert "bytes written >= 2.2 KiB >= 2.2 KiB >= 4.0 KiB nid00002" in lines
     assert "writes 41 41 1,023 nid00001" in lines
 
 
