@@ -10,6 +10,7 @@ import os
 import resource
 import secrets
 import select
+import shlex
 import signal
 import sys
 
@@ -167,7 +168,7 @@ def _run(given: dict[str, Any], argv: list[str]) -> int:
             process.check_open_files()
             command.catch()
             process.use_uvloop()
-            asyncio.run(_all(command, system, config, given, say))
+            asyncio.run(_all(command, system, config, given, argv, say))
         finally:
             command.release()
     except (IostatsError, OSError, MemoryError, RuntimeError) as error:  # ulimit -n, -u, -v
@@ -197,7 +198,7 @@ def _environment() -> dict[bytes, bytes]:
 
 
 async def _all(command: Command, system: ModuleType, config: Config,
-               given: dict[str, Any],
+               given: dict[str, Any], argv: list[str],
                say: Callable[[str], None]) -> None:
     """Serve, measure, run, print."""
     command.attach()
@@ -215,7 +216,7 @@ async def _all(command: Command, system: ModuleType, config: Config,
     def print_report() -> None:
         if server.totals.reported not in printed:
             printed.append(server.totals.reported)
-            _print(server.totals, config, given, say)
+            _print(server.totals, config, given, argv, say)
             if made and server.totals.all_heard:
                 _forget(made)                          # we may be killed before the end
 
@@ -335,7 +336,7 @@ def _environment_of(config: Config, carries: bool) -> list[str]:
     return ["env", *chosen] if chosen else []
 
 
-def _print(totals: PartTotals, config: Config, given: dict[str, Any],
+def _print(totals: PartTotals, config: Config, given: dict[str, Any], argv: list[str],
            say: Callable[[str], None]) -> None:
     """The report where it is wanted; what can't be written there goes to standard error."""
     form, long = config["report.format"], "--long" in given
@@ -344,7 +345,8 @@ def _print(totals: PartTotals, config: Config, given: dict[str, Any],
         id=schedulers.shown_as(record.job.id, os.environ)))
     path = given.get("--output") or config["run.output"]
     text = job_tables.text(record, config, form, long, "--explain" in given,
-                           screen_of(None if path else sys.stderr))
+                           screen_of(None if path else sys.stderr),
+                           measured=f"the command {shlex.join(argv)}")
     if not _written(path, text, totals.job, say):
         _tell(text)
     if "--json" in given:                              # the job may end while that is made

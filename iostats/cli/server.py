@@ -267,7 +267,8 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
     record = record.replaced(job=record.job.replaced(
         id=schedulers.shown_as(record.job.id, os.environ)))
     text = job_tables.text(record, config, form, options.long, options.explain,
-                           screen_of(None if options.output else sys.stdout))
+                           screen_of(None if options.output else sys.stdout),
+                           measured="from start to stop on each node")
     failed = None
     if options.json:                                   # before what somebody may not read any more
         try:

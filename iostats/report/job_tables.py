@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from iostats.base.errors import one_line
-from iostats.base.text import bars, width_of
+from iostats.base.text import bars, cut, width_of
 from iostats.base.units import amount_text, brief_rate, bytes_text, count_text
 from iostats.lustre.metric_meanings import OPERATIONS
 from iostats.lustre.metrics import operations_in
@@ -64,12 +64,14 @@ def labelled(form: Mapping[str, Any], config: Any) -> Record:
 
 
 def text(record: Record, config: Any, form: str = "grid", long: bool = False,
-         explain: bool = False, screen: Screen = LOG, has_page: bool = False) -> str:
+         explain: bool = False, screen: Screen = LOG, has_page: bool = False,
+         measured: str = "") -> str:
     """
     The report of a labelled `record`, ending with a newline.
 
     `form`: one of options.FORMATS.  `long`, `explain`: --long and --explain.  `screen`: where it
-    will be read.  `has_page`: the site's pages have one of the job.
+    will be read.  `has_page`: the site's pages have one of the job.  `measured`: what its numbers
+    are of, where one job may have several reports.
     """
     if form == "json":
         return as_json(with_findings(record, config))
@@ -80,6 +82,10 @@ def text(record: Record, config: Any, form: str = "grid", long: bool = False,
     if form == "csv":
         return as_csv(record)
     parts = _tables(record, config, long, explain, screen, advised)
+    if measured and record.coverage.reported:
+        of = cut(measured, _LONGEST_MEASURED)
+        parts.insert(len(_head(record, screen)), "Measured: " + (
+            _in_markdown(of) if form == MARKDOWN else _on_terminal(of)))
     if has_page:
         parts += _page_of(record, config["web.address"])
     # Markdown takes a line right below a table for a row of it.
@@ -127,6 +133,7 @@ _NAMES = frozenset(("name", "label", "id", "user", "account", "cluster", "partit
                     "target", "kind", "cause"))
 _LONGEST_NAME, _LONGEST_TEXT = 256, 2000
 _MOST_NOTES, _LONGEST_NOTE, _LONGER = 12, 160, " ... (--long)"     # without --long
+_LONGEST_MEASURED = 69              # a line of 79 columns
 
 
 def _short(text: str, longest: int = _LONGEST_NAME) -> str:

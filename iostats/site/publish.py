@@ -30,6 +30,7 @@ log = logging.getLogger("iostats")
 _COMMENT_AFTER_S = (2, 3, 5, 15, 60)     # slurmdbd hears of array tasks some seconds late
 _COMMENTS_AT_ONCE = 4
 _SHOWN_AT_ONCE = 20             # the file system of a job's output may hang
+_NUMBERS = ("|", "DATA", "note:")       # how lines of a report begin that are not of its times
 
 
 class Publisher:
@@ -89,7 +90,8 @@ class Publisher:
         places = self._config["site.show"]
         user, job = record.job.user, record.job.id
         text = job_tables.text(job_tables.labelled(record, self._config), self._config,
-                               self._config["report.format"], has_page=True)
+                               self._config["report.format"], has_page=True,
+                               measured="the whole job, from prolog to epilog")
         # The short form has no bounds.
         if "comment" in places and facts is not None and not coverage.is_known_by_node_only(record):
             one = asyncio.ensure_future(self._comment(about.scheduler, facts, key.attempt, record))
@@ -105,7 +107,9 @@ class Publisher:
         output = (facts.output if facts else "") or about.output
         # Appended once: a later record is in the other places only.
         if "output" in places and output and "%" not in output and self._store.show_once(key):
-            await _logged(self.writer.append(user, output, "\n" + text))
+            # A report of the user's own may have said the same of the job.
+            await _logged(self.writer.append(user, output, "\n" + text, f"Job {job}", [
+                line for line in text.splitlines() if line.startswith(_NUMBERS)]))
 
     async def _comment(self, scheduler: str, facts: Facts, attempt: int,
                        record: Record) -> None:

@@ -1,7 +1,8 @@
 """
 Writes a report into a user's own files, in a process that runs as that user.
 
-    output    appended to the job's output file, which must be there: a regular file of the user's
+    output    appended to the job's output file, which must be there: a regular file of the user's;
+              not where its end has the same numbers already, of a report of the user's own
     home      ~/.iostats/JOB.txt, for users who have made that directory
 
 No link is followed at the end of a path, and nothing is opened with more than the user's rights:
@@ -36,10 +37,11 @@ from iostats.base.private_files import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 WITHIN_S = 30                   # after that a writing process is killed
 _MOST_FILES = 1 << 20
+_MOST_READ = 1 << 18            # bytes of the end of a job's output
 _REAP_EVERY_S = 0.1
 _MOST_HANGING = 100             # processes that wait for file systems that do not answer
 _LONGEST_WHY, _DONE = 1000, b"done"
@@ -97,13 +99,17 @@ class Writer:
         reader, self._to = await asyncio.open_connection(sock=mine)
         self._reading = asyncio.ensure_future(self._read(reader))
 
-    async def append(self, user: str, path: str, text: str) -> None:
-        """Append `text` to the file `path` as `user` (a name); WriteError."""
-        await self._ask("append", user, path, text)
+    async def append(self, user: str, path: str, text: str, heading: str = "",
+                     numbers: Sequence[str] = ()) -> None:
+        """
+        Append `text` to the file `path` as `user` (a name), unless its end has a report with this
+        heading, and all these lines; WriteError.
+        """
+        await self._ask("append", user, path, text, "\n".join((heading, *numbers)))
 
     async def write_in_home(self, user: str, job: str, text: str) -> None:
         """Write ~USER/.iostats/JOB.txt where that directory exists; WriteError."""
-        await self._ask("home", user, job, text)
+        await self._ask("home", user, job, text, "")
 
     async def _ask(self, what: str, *words: str) -> None:
         await self.begin()
@@ -197,12 +203,12 @@ def _serve(connection: socket.socket) -> None:
                 while b"\n" in data and b"\n" in received:
                     line, _, rest = bytes(received).partition(b"\n")
                     received = bytearray(rest)
-                    number, what, user, name, text = json.loads(line)
+                    number, what, user, name, *texts = json.loads(line)
                     if len(hanging) >= _MOST_HANGING:
                         answer(number, f"{name}: {len(hanging)} processes wait for file systems "
                                        f"that do not answer")
                         continue
-                    reading, child = _started(number, what, user, name, text)
+                    reading, child = _started(number, what, user, name, texts)
                     children[reading] = child
                     selector.register(reading, selectors.EVENT_READ)
             else:
@@ -227,7 +233,7 @@ def _finish(handle: int, children: dict[int, _WritingProcess], selector: selecto
 
 
 def _started(number: int, what: str, user: str, name: str,
-             text: str) -> tuple[int, _WritingProcess]:
+             texts: list[str]) -> tuple[int, _WritingProcess]:
     """Start a child that writes as `user`: (the pipe with its outcome, the _WritingProcess)."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -236,7 +242,8 @@ def _started(number: int, what: str, user: str, name: str,
             outcome = _DONE
             try:
                 signal.alarm(WITHIN_S)
-                _write_as(writing, what, user, name, text)
+                _write_as(writing, what, user, name, *(
+                    text.encode("utf-8", "backslashreplace") for text in texts))
             except WriteError as error:
                 outcome = str(error).encode("utf-8", "backslashreplace")
             except OSError as error:
@@ -250,7 +257,7 @@ def _started(number: int, what: str, user: str, name: str,
     return reading, _WritingProcess(pid, number, name)
 
 
-def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
+def _write_as(keep: int, what: str, user: str, name: str, data: bytes, unless: bytes) -> None:
     """Become `user`, with no open file but `keep`, and write; WriteError, OSError."""
     entry = _checked_user(user)
     path, directory = name, ""
@@ -266,10 +273,10 @@ def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
         path = os.path.join(directory, as_filename(name) + ".txt")
     become(entry, keep)
     if what == "append":
-        append_bytes(path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
+        append_bytes(path, data, entry.pw_uid, unless.splitlines())
         return
     try:
-        _replace(directory, path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
+        _replace(directory, path, data, entry.pw_uid)
     except OSError as error:
         raise WriteError(f"{path}: {_reason(error)}") from None
 
@@ -326,8 +333,12 @@ _REASONS = {errno.ELOOP: "it is a link", errno.ENXIO: "it is not a regular file"
             errno.ENOEXEC: "it is executable, and no job's output"}
 
 
-def append_bytes(path: str, data: bytes, uid: int) -> None:
-    """Append to a regular file of user `uid` that is not executable; OSError."""
+def append_bytes(path: str, data: bytes, uid: int, unless: Sequence[bytes] = ()) -> None:
+    """
+    Append to a regular file of user `uid` that is not executable; OSError.
+
+    `unless`: a heading, and lines; not where the end of the file has them.
+    """
     # O_NONBLOCK: a FIFO without a reader is an error, not a wait.
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -336,9 +347,27 @@ def append_bytes(path: str, data: bytes, uid: int) -> None:
             raise OSError(errno.EINVAL, "")
         if found.st_mode & 0o111:
             raise OSError(errno.ENOEXEC, "")
-        _write(handle, data)
+        if not (len(unless) > 1 and _has(_end_of(handle, found.st_size), unless[0], unless[1:])):
+            _write(handle, data)
     finally:
         os.close(handle)
+
+
+def _end_of(handle: int, size: int) -> bytes:
+    """The end of a file that is open for writing; b"" where its user cannot read it."""
+    try:
+        with open(f"/proc/self/fd/{handle}", "rb", buffering=0) as file:
+            return os.pread(file.fileno(), _MOST_READ, max(0, size - _MOST_READ))
+    except OSError:
+        return b""
+
+
+def _has(text: bytes, heading: bytes, numbers: Sequence[bytes]) -> bool:
+    """Whether a report is in a text: below its heading, each of these lines."""
+    lines = text.splitlines()
+    first = next((place for place, line in enumerate(lines)
+                  if line.startswith((heading + b":", heading + b" "))), len(lines))
+    return set(numbers) <= set(lines[first:])
 
 
 def _replace(directory: str, path: str, data: bytes, uid: int) -> None:

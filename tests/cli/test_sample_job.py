@@ -33,6 +33,7 @@ def demo():
 
 TABLES = """\
 Job JOB of USER: 4 nodes, HH:MM:SS from TIME
+Measured: from start to stop on each node
 File data transfer statistics for this job:
 +---------------+-------------+--------------+
 | File System   | File Read   | File Write   |

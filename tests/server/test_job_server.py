@@ -217,6 +217,7 @@ def test_a_node_that_never_started_is_not_waited_for(desk):
 # -- its forms and files ---------------------------------------------------------------------
 
 GRID = """\
+Measured: from start to stop on each node
 File data transfer statistics for this job:
 +---------------+-------------+--------------+
 | File System   | File Read   | File Write   |
@@ -232,6 +233,7 @@ Metadata statistics for this job:
 No findings: the job was too short to judge (less than 60 s).
 """
 PLAIN = """\
+Measured: from start to stop on each node
 File data transfer statistics for this job:
 File System    File Read    File Write
 BW Home        40.0 KiB     51.8 KiB
@@ -241,6 +243,8 @@ BW Home            43       13
 No findings: the job was too short to judge (less than 60 s).
 """
 MARKDOWN = """
+Measured: from start to stop on each node
+
 File data transfer statistics for this job:
 
 | File System   | File Read   | File Write   |

@@ -207,7 +207,7 @@ import json, os, sys
 sys.path.insert(0, sys.argv.pop(1))
 from iostats.site import write_as_user
 real = write_as_user.append_bytes
-def look(path, data, uid):
+def look(path, data, uid, *more):
     names = ("Uid", "Gid", "Groups", "CapEff", "CapPrm")
     found = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
     files = [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")
@@ -215,7 +215,7 @@ def look(path, data, uid):
     with open("HERE/seen", "w") as file:
         json.dump({"files": files, "environ": dict(os.environ),
                    **{name: found[name].split() for name in names}}, file)
-    real(path, data, uid)
+    real(path, data, uid, *more)
 write_as_user.append_bytes = look
 write_as_user.serve()
 """

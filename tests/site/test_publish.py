@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 
 import pytest
 from processes import until
@@ -34,11 +35,45 @@ def test_the_report_is_appended_to_the_jobs_output_once(desk, of_all):
     assert 1 == text.count("File data transfer statistics") and "4713" not in text
 
 
+@pytest.mark.parametrize("own, shown", [
+    ("Job 4711: 1 of 1 nodes reported, 00:00:01\nMeasured: the command ./app\nTABLES", False),
+    ("Job 4711: 1 of 1 nodes reported, 00:00:01\nMeasured: the command ./app\nOTHERS", True),
+    ("Job 4713: 1 of 1 nodes reported, 00:00:01\nMeasured: the command ./app\nTABLES", True),
+    ("TABLES", True),
+], ids=["the same numbers", "others", "of another job", "no report"])
+@pytest.mark.parametrize("", [pytest.param(marks=as_root)])
+def test_a_second_report_is_appended_only_where_its_numbers_are_new(desk, of_all, own, shown):
+    """The user's own report has what the command did; the site's also what came after it."""
+    output = of_all / "slurm-4711.out"
+    tables = """\
+File data transfer statistics for this job:
++---------------+-------------+--------------+
+| File System   | File Read   | File Write   |
++===============+=============+==============+
+| scratch       | 40.0 KiB    | 0 bytes      |
++---------------+-------------+--------------+
+"""
+    output.write_text(own.replace("TABLES", tables).replace(
+        "OTHERS", tables.replace("40.0 KiB", "37.0 KiB")))
+    output.chmod(0o666)
+    os.chown(output, 65534, 65534)
+    desk.configure(site_show="output home", site_deadline="0.2")
+    desk.site()
+    about = {"nodes": "nid1", "user": "nobody", "output": str(output)}
+    desk.send(a_report("4711", "nid1", reads=23, about=about))
+    desk.record("4711", lambda record: record["coverage"]["complete"])
+    # Another job's report is shown later, with the same file.
+    desk.send(a_report("4719", "nid1", reads=37, about=about))
+    whole = re.compile(r"(?m)^Job (\d+).*\nMeasured: the whole job, from prolog to epilog$")
+    until(lambda: ["4711"] * shown + ["4719"] == sorted(whole.findall(output.read_text())),
+          what="the reports")
+
+
 def test_a_file_system_that_hangs_does_not_affect_other_users(inside, monkeypatch):
     """Writing as alice never ends; the others' reports and records are made."""
     shown = []
 
-    async def append(user, path, text):
+    async def append(user, path, text, *_):
         if user == "alice":
             await asyncio.Event().wait()
         shown.append((user, path))

@@ -246,10 +246,10 @@ sys.path.insert(0, sys.argv.pop(1))
 from iostats.site import write_as_user
 write_as_user.WITHIN_S = 5
 real = write_as_user.append_bytes
-def slow(name, data, uid):
+def slow(name, data, uid, *more):
     if name.endswith("slow.out"):
         os.kill(os.getpid(), signal.SIGSTOP)
-    real(name, data, uid)
+    real(name, data, uid, *more)
 write_as_user.append_bytes = slow
 write_as_user.serve()
 """
