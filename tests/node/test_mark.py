@@ -133,8 +133,8 @@ Part +Seconds +File System +File Read +File Write +Operations
 stage +\d+\.\d +scratch +10\.7 KiB +0 bytes +19
 solve +\d+\.\d +scratch +28\.8 KiB +0 bytes +21
 note: the part""", out), out
-    assert ("\nnote: the part (before stage) is from `start` to the first mark: what the nodes did "
-            "by themselves, if the job did nothing before that mark\n") in out
+    assert ("note: the part (before stage) is from `start` to the first mark: what the nodes did "
+            "by themselves, if the job did nothing before that mark") in " ".join(out.split())
 
 
 def test_a_clear_costs_only_the_part_that_it_was_in(desk):

@@ -179,7 +179,7 @@ def test_the_report_says_whose_numbers_these_are(desk, others, note):
     """One line, and none for a node that was the job's alone."""
     done = whole_job(desk, SLURM_2, others, others, options=())
     assert [line for line in (note,) if line] == [
-        line for line in done.out.splitlines()
+        line for line in done.out.replace("\n  ", " ").splitlines()
         if "other job" in line and not line.startswith("No findings")]
 
 
@@ -193,6 +193,7 @@ def test_nodes_that_were_shared_alike_are_folded_into_one_line(desk):
     assert ["note: nid[00001,00003]: 1 other job was on the node: the numbers are the node's, not "
             "this job's alone",
             "note: nid00002: 2 other jobs were on the node: the numbers are the node's, not this "
-            "job's alone"] == [line for line in done.out.splitlines() if "other job" in line]
+            "job's alone"] == [
+                line for line in done.out.replace("\n  ", " ").splitlines() if "other job" in line]
     record = json.loads((desk.directory / "record.json").read_text())
     assert {"nid00001": 1, "nid00002": 2, "nid00003": 1} == record["coverage"]["shared"]

@@ -736,7 +736,7 @@ def test_with_nodes_that_say_nothing_the_end_comes_in_time(desk):
         path.unlink()                                  # of a node that was too slow for this second
     assert result.status == -signal.SIGTERM
     assert "of 4 nodes reported" in result.err
-    missing = re.search(r"missing: (\S+)", result.err).group(1)
+    missing = re.search(r"missing:\s+(\S+)", result.err).group(1)
     assert "node2" in NodeSet(missing)                     # of a slow machine's node[1-4]
 
 
