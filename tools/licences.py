@@ -34,7 +34,7 @@ metadata; `tests/test_exposure.py` compares it with what is installed.  munge's 
 """
 _FAMILIES = {"MIT": "MIT", "BSD": "BSD", "Apache": "Apache", "MPL": "MPL|Mozilla",
              "LGPL": "LGPL|Lesser", "GPL": r"(?<!L)GPL(?!\w)|GNU General", "PSF": "PSF|Python Soft",
-             "ISC": "ISC", "MPICH": "MPICH", "Unlicense": "Unlicense"}
+             "ISC": "ISC", "MPICH": "MPICH", "Unlicense": "Unlicense|Public Domain"}
 _FOR = {"clustershell": "server", "httptools": "server", "msgspec": "server", "numpy": "server",
         "rich": "server", "tabulate": "server", "uvloop": "server", "mpi4py": "[mpi]",
         "jinja2": "server", "markdown-it-py": "[web]", "starlette": "[web]", "uvicorn": "[web]",
