@@ -167,7 +167,7 @@ def _others(nodes, made, names, counters, lines, of_sweep, page_of):
         began = _cpu_s()
         page = page_of(pages.take(found))
         page_s, began = _cpu_s() - began, _cpu_s()
-        count = len(list(points.lines(sweep.slot, sweep.every_s, found)))
+        count = len(list(points.lines(sweep.slot, sweep.every_s, found, [])))
         lines_s = _cpu_s() - began
     return page_s, lines_s, len(page), count
 

@@ -80,17 +80,17 @@ def _child(nodes, osts, rounds):
     from iostats.base.config import Config
     from iostats.report import job_tables
     from iostats.report.diff import changes, diff_text, numbers
-    from iostats.report.screen import Screen
+    from iostats.report.screen import BLOCKS, GRID, Screen
     from iostats.totals.record import Record
-    config, screen = Config(), Screen(120, False, True, None)
+    config, screen = Config(), Screen(120, False, None, BLOCKS)
     texts = [msgspec.json.encode(_record(nodes, osts, times)) for times in (1, 2)]
 
     def decoded(at=0):
         return Record.of(msgspec.json.decode(texts[at]))
 
     def shown(long):
-        return job_tables.text(job_tables.labelled(decoded(), config), config, "grid", long, False,
-                               screen)
+        return job_tables.text(job_tables.labelled(decoded(), config), config,
+                               BLOCKS if long else GRID, long, False, screen)
 
     def compared():
         sides = [numbers.numbers_of(decoded(at), name) for at, name in enumerate("AB")]
