@@ -82,6 +82,7 @@ class ClientAgent:
                 nids, [[totals[nid][at] for nid in nids] for at in range(5)],
                 **{"file_system": name, "kind": kind, "epoch": self.epoch,
                    "read_from": slot + 0.25, "read_until": slot + 0.5, "clients": len(totals),
+                   "since_boot": [BOOT, slot + 0.25 - 1_795_184_197],
                    "targets": self.targets.get((name, kind), [f"{kind}{self._number:04x}"]),
                    **fields}))
         return client_message(*blocks, node=self.node, run=self.run, seq=self.seq, full=full,

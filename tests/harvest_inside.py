@@ -114,6 +114,7 @@ class HarvestInside:
             {"unit": "reqs", "at": at, "samples": [one] * len(ids)}
             for name, one in counters.items()} if ids else {}
         return {"file_system": "scratch", "target": target, "read_at": self.now + 0.1,
+                "since_boot_s": self.now + 0.1 - BEGAN + 41_003,
                 "cleanup_s": 600, "ended": ended, "entries": len(ids), "ids": ids,
                 "started": [int(started * NS)] * len(ids), "seen": [int(self.now) * NS] * len(ids),
                 "counters": columns, "gone": list(gone)}

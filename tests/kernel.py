@@ -256,6 +256,7 @@ class Agent:
                     column.append(number)
         return JsonBlock(
             file_system=kernel.file_system, target=kernel.target, read_at=now / NS, ended=ended,
+            since_boot_s=(now - kernel.booted) / NS,
             cleanup_s=kernel.cleanup_s, entries=entries if ended else 0,
             ids=[job for job, _, _, _ in part], started=[started for _, started, _, _ in part],
             seen=[seen for _, _, seen, _ in part], gone=gone if ended else [],

@@ -444,14 +444,15 @@ class ServersWorld:
 
     def settle(self, chance):
         """
-        Most agents run again, or the one of mds1 alone; jobs are over, and it is quiet until all
-        are settled; self.
+        All agents run again, or a single one; jobs are over, and it is quiet until all are settled;
+        self.
         """
         self.log.append(f"{self.now - BEGAN}: the end")
         for target in self.targets:
             target.unreadable, target.cut = 0, False
-        *_, mds1 = self.machines
-        for machine in self.machines if chance.random() < 0.95 else [mds1]:
+        # Where nothing is read at all, no job is ever settled.
+        with_targets = [target.on for target in self.targets if target.on is not None]
+        for machine in self.machines if chance.random() < 0.95 else with_targets[:1]:
             machine.is_away, machine.has_agent = False, True
             if machine.encoder is None:
                 self.start_agent(machine)

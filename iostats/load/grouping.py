@@ -16,7 +16,7 @@ from iostats.lustre.exports import is_server_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Sequence
+    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
     from typing import Any, Optional
 
     from iostats.base.job_facts import Facts
@@ -115,7 +115,8 @@ class LoadRow:
     """One row, while it is added up."""
 
     __slots__ = ("level", "name", "file_system", "target", "server", "amounts", "no_job", "facts",
-                 "is_job", "is_shared", "jobs", "of", "read", "nids", "node", "users", "is_low")
+                 "is_job", "is_shared", "jobs", "of", "read", "nids", "node", "users", "is_low",
+                 "is_estimated")
 
     def __init__(self, level: Level, name: str | None, file_system: str, target: str = "",
                  server: str = "", facts: Facts | None = None, is_job: bool = True) -> None:
@@ -131,11 +132,19 @@ class LoadRow:
         self.nids: list[str] = []                   # of clients, where it is added up from these
         self.node = ""                              # of a client
         self.is_low = False                         # some I/O of its clients may be missing
+        self.is_estimated = False                   # so are rates of its clients
 
     @property
     def is_known(self) -> bool:
         """True where any of its targets has been read; always where it is of ids."""
         return self.read > 0 or not self.of
+
+    def _has_one_of(self, places: Mapping[str, Collection[str]]) -> bool:
+        """Whether one of the targets {file system: [target]} may have added to it."""
+        return bool(
+            any(target in places.get(fs, ()) for fs, target in self.of) if self.of else
+            any(places.values()) if self.level.over == EVERYTHING else
+            places.get(self.file_system))
 
     def mark(self) -> tuple[list[float], list[str], bool]:
         """What it is ranked by: its amounts, its names, and whether it is a job's."""
@@ -166,11 +175,10 @@ class LoadRow:
             row["server"] = self.server
         row.update({metric + suffix: amount if self.is_known else None
                     for metric, amount in zip(METRICS, self.amounts)})
-        row["lower_bound"] = bool(
-            self.is_low if self.nids else
-            any(target in load.missing.get(fs, ()) for fs, target in self.of) if self.of else
-            any(load.missing.values()) if level.over == EVERYTHING else
-            load.missing.get(self.file_system))
+        row["lower_bound"] = self.is_low if self.nids else self._has_one_of(load.missing)
+        if suffix:
+            row["rates_estimated"] = (self.is_estimated if self.nids
+                                      else self._has_one_of(load.estimated))
         if self.of:
             ages = [load.readings[one].age_s for one in self.of if one in load.readings]
             row["age_s"] = None if None in ages else max(ages, default=None)
@@ -252,6 +260,7 @@ def _of_clients(level: Level, load: Load, clients: dict[str, ClientLoad], wanted
             if row is None:
                 row = groups[name] = LoadRow(level, name, fs)
                 row.is_low, row.node = bool(found.missing), node
+                row.is_estimated = bool(found.estimated)
                 jobs = on_it.get(name, {})
                 row.jobs, row.users = set(jobs), {*jobs.values()} - {""}
             row.nids.append(nid)

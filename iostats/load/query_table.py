@@ -101,11 +101,12 @@ def _amounts(name: str, bound: str, units: str) -> Cell:
 
     def text(row: dict[str, Any]) -> str:
         value, low = row[name], row[bound]
+        mark = ("~ " if value is not None and is_rate and row.get("rates_estimated") else "")
         if value is None or not is_bytes:
-            return _number(value, low, is_rate)
+            return mark + _number(value, low, is_rate)
         if low and 0 < value < 1:                       # there is something
-            return "> 0 bytes"
-        return (">= " if low else "") + bytes_text(value, units)
+            return mark + "> 0 bytes"
+        return (">= " if low else "") + mark + bytes_text(value, units)
     return text
 
 

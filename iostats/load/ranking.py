@@ -63,6 +63,7 @@ def answer_in_steps(load: Load, query: LoadQuery, known: Any,
     level, chosen = levels.named(query.by), Filter(load, query, known, wanted)
     clients = by_client(level, load, chosen)
     missing = {**load.missing, **{fs: found.missing for fs, found in clients.items()}}
+    estimated = {**load.estimated, **{fs: found.estimated for fs, found in clients.items()}}
     needs_amounts = level.rows_of != TARGETS
     for number, group in enumerate(rows_of(level, load, chosen)):
         if group is None or number % AT_ONCE == 0:
@@ -79,8 +80,9 @@ def answer_in_steps(load: Load, query: LoadQuery, known: Any,
         "at": load.at, "span_s": load.span_s, "kind": load.kind, "began": load.began,
         "newest_reading_s": min(ages, default=None), "oldest_reading_s": max(ages, default=None),
         "is_old": load.is_old,
-        "missing": {fs: dict(places) for fs, places in sorted(missing.items())
-                    if places and query.file_system in ("", fs)},
+        **{name: {fs: dict(places) for fs, places in sorted(concerned.items())
+                  if places and query.file_system in ("", fs)}
+           for name, concerned in (("missing", missing), ("estimated", estimated))},
         "by": query.by, "sort": query.sort, "file_system": query.file_system, "user": wanted or "",
         "text": query.text, "only": only or "",
         "file_systems": file_systems,
@@ -189,6 +191,7 @@ def _file_systems(load: Load, query: LoadQuery, suffix: str, clients: Mapping[st
                  **_shown(query, amounts, load, suffix), "targets": len(targets),
                  "missing": dict(load.missing.get(fs, {})),
                  "lower_bound": bool(load.missing.get(fs)),
+                 "rates_estimated": bool(load.estimated.get(fs)),
                  "no_job": {**_named(no_job, suffix), **_shown(query, no_job, load, suffix)},
                  "no_job_share": share(no_job[2], amounts[2]) if amounts else None}
             for fs, (amounts, no_job, targets) in found.items()}
@@ -197,6 +200,7 @@ def _file_systems(load: Load, query: LoadQuery, suffix: str, clients: Mapping[st
         row = rows.setdefault(fs, {"file_system": fs, "targets": 0})
         row.update({**_named(nodes, suffix), **_shown(query, None, load, suffix),
                     "missing": dict(these.missing), "lower_bound": is_low,
+                    "rates_estimated": bool(these.estimated),
                     "no_job": {**_named(None, suffix), **_shown(query, None, load, suffix)},
                     "no_job_share": None,
                     "storage_servers": {**_named(servers, suffix),

@@ -45,7 +45,7 @@ Attributes:
 """
 
 Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began readings is_old "
-                          "more clients jobs", defaults=((), False, (), {}, {}))
+                          "more clients jobs estimated", defaults=((), False, (), {}, {}, {}))
 Load.__doc__ = """
 All that is known of one moment.
 
@@ -64,9 +64,10 @@ Attributes:
     more: names of the columns besides METRICS, of MORE.
     clients: {file system: ClientLoad} of those whose storage servers count by client.
     jobs: {id: job} of the ids that have more in them than the job.
+    estimated: {file system: {target: why its rates are estimates}}.
 """
 
-ClientLoad = namedtuple("ClientLoad", "nids amounts is_low missing")
+ClientLoad = namedtuple("ClientLoad", "nids amounts is_low missing estimated", defaults=({},))
 ClientLoad.__doc__ = """
 What each client did on one file system.
 
@@ -75,6 +76,7 @@ Attributes:
     amounts: [[METRICS]], as long as `nids`.
     is_low: [True where some of it may be missing], likewise.
     missing: {storage server: why nothing is known of what was done there}.
+    estimated: {storage server: why rates there are estimates}.
 """
 
 LastReading = namedtuple("LastReading", "server age_s")

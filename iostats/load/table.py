@@ -2,7 +2,8 @@
 Who loads the file systems, as a table for a terminal of any width: what ranking.answer returns
 -> lines.
 
-"-" is what is not known, ">=" a lower bound, "~" a job's load in equal parts on its nodes.
+"-" is what is not known, ">=" a lower bound, "~" an estimate: a job's load in equal parts on its
+nodes, or a rate over a time that was not measured.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    _Sum = tuple[str, str, dict[str, Any], bool, str, str]
+    _Sum = tuple[str, str, dict[str, Any], tuple[bool, bool], str, str]
 
 _UNIT = {"binary": ("MiB", 1 << 20), "decimal": ("MB", 10**6), "bytes": ("B", 1)}
 _MOST_SUMS = 4                # file systems that have their sums on top; more have them together
@@ -145,14 +146,16 @@ def notes_of(answer: dict[str, Any], labels: Mapping[str, str],
     if answer.get("is_old"):
         yield (f"no sweep for {duration_in_words(answer['newest_reading_s'])}: these rates are "
                f"that old")
-    for fs, missing in answer["missing"].items():
-        by_why: dict[str, list[str]] = {}
-        for target, why in missing.items():
-            by_why.setdefault(why, []).append(target)
-        for why, targets in by_why.items():
-            named = " ".join(targets[:8]) + (f" and {len(targets) - 8} more"
-                                             if len(targets) > 8 else "")
-            yield one_line(f"{label_of(fs, labels)}: {named}: {why}; {bound}")
+    for places, what in ((answer["missing"], bound),
+                         (answer.get("estimated", {}), "rates are estimates (~)")):
+        for fs, found in places.items():
+            by_why: dict[str, list[str]] = {}
+            for target, why in found.items():
+                by_why.setdefault(why, []).append(target)
+            for why, targets in by_why.items():
+                named = " ".join(targets[:8]) + (f" and {len(targets) - 8} more"
+                                                 if len(targets) > 8 else "")
+                yield one_line(f"{label_of(fs, labels)}: {named}: {why}; {what}")
 
 
 # -- columns -----------------------------------------------------------------------------------
@@ -180,10 +183,11 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
         title += " %" if shares else f"_{unit}{per}" if place < 2 else per
         columns.append(TextColumn(title, [
             _part_of(amounts[name], wholes.get(fs, amounts)[name]) if shares else
-            _amount(amounts[name], place, per_second, units, low)
-            for _, _, amounts, low, _, fs in sums] + [
+            _amount(amounts[name], place, per_second, units, *marks)
+            for _, _, amounts, marks, _, fs in sums] + [
             _part_of(row[name], wholes[row["file_system"]][name]) if shares else
-            _amount(row[name], place, per_second, units, row["lower_bound"], row.get("is_shared"))
+            _amount(row[name], place, per_second, units, row["lower_bound"],
+                    row.get("is_shared") or row.get("rates_estimated"))
             for row in rows], metric=metric))
     for detail in level.details:
         cells = [one_line(detail.text(row)) or "-" for row in rows]
@@ -194,7 +198,10 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
 
 
 def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> list[_Sum]:
-    """[(name, file system in words, amounts, is a lower bound, share of no jobs, file system)]."""
+    """
+    [(name, file system in words, amounts, (is a lower bound, is estimated), share of no jobs, file
+    system)].
+    """
     found = answer["file_systems"]
     if levels.named(answer["by"]).row_member == "file_system" and not answer["user"]:
         return []                                   # the rows are the sums
@@ -202,13 +209,14 @@ def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> lis
         found = [_together(found, suffix)]
     lines: list[_Sum] = []
     for fs in found:
-        name, low = label_of(fs["file_system"], labels), fs["lower_bound"]
+        name = label_of(fs["file_system"], labels)
+        marks = fs["lower_bound"], fs.get("rates_estimated", False)
         key = fs["file_system"] if len(answer["file_systems"]) <= _MOST_SUMS else ""
-        lines.append(("(all)", name, fs, low, "", key))
+        lines.append(("(all)", name, fs, marks, "", key))
         if fs.get("storage_servers"):
-            lines.append(("(storage servers)", name, fs["storage_servers"], low, "", key))
+            lines.append(("(storage servers)", name, fs["storage_servers"], marks, "", key))
         elif fs["no_job"]:
-            lines.append(("(no job)", name, fs["no_job"], low, ""
+            lines.append(("(no job)", name, fs["no_job"], marks, ""
                           if fs["no_job_share"] is None else share_text(fs["no_job_share"]), key))
     return lines
 
@@ -246,17 +254,18 @@ def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
             "no_job": {} if by_client else no_job,
             "storage_servers": servers if len(by_client) == len(known) and known else None,
             "lower_bound": any(fs["lower_bound"] for fs in found),
+            "rates_estimated": any(fs.get("rates_estimated") for fs in found),
             "no_job_share": None if by_client else share(no_job[names[2]], whole[names[2]])}
 
 
 # -- cells -------------------------------------------------------------------------------------
 
 def _amount(value: float | None, place: int, per_second: bool, units: str, low: bool = False,
-            shared: bool | None = False) -> str:
+            estimated: bool | None = False) -> str:
     if value is None:
         return "-"
     mark = ">=" if low else ""
-    mark += "~" if shared else ""
+    mark += "~" if estimated else ""
     unit = _UNIT[units][1] if place < 2 else 1
     if unit == 1 and (not per_second or place < 2):
         return f"{mark}{value:,.0f}"

@@ -37,7 +37,7 @@ def of_rates(clients: Any,
         amounts = numpy.column_stack([columns[:, 1], columns[:, 0], of_all, columns[:, 5]])
         found[fs] = ClientLoad(rates.nids, amounts.tolist(),
                                numpy.asarray(rates.is_lower_bound, bool).tolist(),
-                               dict(rates.missing))
+                               dict(rates.missing), dict(rates.estimated))
         yield
     return found
 
@@ -96,10 +96,12 @@ def complete(rows: list[dict[str, Any]], rates: Load,
             yield
         fs, nid = row["file_system"], row["client"]
         place = places.get(fs, {}).get(nid)
-        amounts, is_low = [None] * len(METRICS), True
+        amounts, is_low, is_estimated = [None] * len(METRICS), True, False
         if place is not None:
             clients = rates.clients[fs]
             amounts, is_low = clients.amounts[place], bool(
                 clients.missing or clients.is_low[place])
+            is_estimated = bool(clients.estimated)
         row.update({f"{metric}_per_s": amount for metric, amount in zip(METRICS, amounts)},
-                   rates_lower_bound=is_low, notes=list(map(one_line, whys.get((fs, nid), ()))))
+                   rates_lower_bound=is_low, rates_estimated=is_estimated,
+                   notes=list(map(one_line, whys.get((fs, nid), ()))))

@@ -31,6 +31,7 @@ from iostats.load.ranking import MOST_ROWS, LoadQuery
 from iostats.load.sums import LastReading, Load, TargetLoad, load_in_steps
 from iostats.lustre.metrics import is_operation
 from iostats.site import client_load
+from iostats.site.clients.rates import NOT_MEASURED
 from iostats.site.query_details import with_details
 from iostats.wire import protocol
 
@@ -152,7 +153,8 @@ class LoadAnswers:
             for row in answer["rows"]:
                 found = now.get((row[level.row_member], row["file_system"]), {})
                 row.update({name: found.get(name) for name in _RATES},
-                           rates_lower_bound=found.get("lower_bound", True))
+                           rates_lower_bound=found.get("lower_bound", True),
+                           rates_estimated=found.get("rates_estimated", False))
         if query.has_targets and not is_part:
             answer["targets"] = _shares(load, ask.file_system)
         return {"level": query.letter, "word": query.word, **answer}
@@ -172,19 +174,22 @@ class LoadAnswers:
         if self._sweep is not sweep or known is None or rates is None or not (
                 set(more) <= set(rates.more)):
             known, parts, self._first = _KnownIds(harvest, self._running), [], set()
+            estimated: dict[str, dict[str, str]] = {}
             # In one step: they are of one sweep, and a target does not change what it has returned.
             for target, gains in [(target, target.gains()) for target in sweep.targets]:
                 if gains is None or not gains.span_s:
                     self._first.add((target.file_system, target.target))
                 else:
                     parts.append(_part_of_gains(target, gains, more))
+                    if not gains.is_measured:
+                        estimated.setdefault(target.file_system, {})[target.target] = NOT_MEASURED
                 yield
             rates = yield from load_in_steps(
                 parts, known, RATES, sweep.slot,
                 max((part.span_s for part in parts), default=float(sweep.every_s)), {}, None,
                 added=added_by_id)
             clients = yield from client_load.of_rates(harvest.clients, sweep)
-            rates = rates._replace(more=more, clients=clients)
+            rates = rates._replace(more=more, clients=clients, estimated=estimated)
             self._sweep, self._known, self._rates = sweep, known, rates
         readings = _readings(harvest)
         here = {(target.file_system, target.target) for target in sweep.targets}

@@ -151,8 +151,9 @@ class Clients:
             self._lost(losses, key, self._tables.pop(key), [("", LEFT)], swept_at)
         for target in found:
             key = target.file_system, target.name
-            part = parts.setdefault(_of(key), {"from": self._clock.now(), "targets": [],
-                                               "unreadable": {}, "bad": 0, "why": ""})
+            part = parts.setdefault(_of(key), {
+                "from": self._clock.now(), "since_boot": (self._boot_id, self._clock.steady()),
+                "targets": [], "unreadable": {}, "bad": 0, "why": ""})
             self._read_target(key, target, part, losses)
             part["until"] = self._clock.now()
         self._heads = []
@@ -164,7 +165,7 @@ class Clients:
             self._heads.append(block_head(
                 *key, self.epoch, part["from"], part["until"], len(self._of_kind(key).rows),
                 part["targets"], part["unreadable"], some, part["bad"], part["why"],
-                self._began[key]))
+                self._began[key], part.get("since_boot")))
         has_ended = any(one["why"] in _ENDED for some in losses.values() for one in some)
         if has_ended and self._may_lag:
             self._say("clients' counters began again while no agent ran, and the agent before was "

@@ -119,9 +119,10 @@ class SweepEncoder:
         name = f"{target.file_system}-{target.name}"
         prints = self._prints[target.file_system, target.name]
         read_at, entries, bad, why = self._clock.now(), 0, 0, ""
+        since_boot_s = round(self._clock.steady(), 6)
         head = {"file_system": target.file_system, "target": target.name,
                 "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s,
-                "full": prints.is_new}
+                "since_boot_s": since_boot_s, "full": prints.is_new}
         block = BlockEncoder(head)
         try:
             handle, path = open_job_stats(target)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+from iostats.node.identity import seconds_since_boot
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,20 +87,22 @@ class SweepClock:
     """
     The wall clock, but that it never goes back: readings are told apart and ordered by it.
 
-    Where it was set back, this one goes on a tenth slower until it is overtaken: what is divided
-    by a pause is a tenth off at most.  Where it was set back by more than an hour, it was wrong:
+    Where it was set back, this one goes on a tenth slower until it is overtaken.  Where it was set back by more than an hour, it was wrong:
     the readings before and after do not go together.
+
+    Attributes:
+        steady: seconds since the boot, a clock that nobody sets: rates are divided by it.
     """
 
     _SLOWER, _WRONG_S = 0.9, 3600.0
 
     def __init__(self, wall: Callable[[], float] = time.time,
-                 steady: Callable[[], float] = time.monotonic) -> None:
-        self._wall, self._steady = wall, steady
+                 steady: Callable[[], float] = seconds_since_boot) -> None:
+        self._wall, self.steady = wall, steady
         self._last, self._at = 0.0, 0.0
 
     def now(self) -> float:
-        at = self._steady()
+        at = self.steady()
         self._last = max(self._wall(), self._last + max(1e-5, (at - self._at) * self._SLOWER)
                          if self._last else 0.0)
         self._at = at

@@ -129,7 +129,9 @@ class Ganglia:
         made = self._datagrams.of(slot, every_s, {
             fs: NodeRates(places.names, places.nids, places.is_known,
                           sums_of(places, rates.rates),
-                          sums_of(places, rates.is_lower_bound).tolist(), len(rates.missing))
+                          # An estimate is no rate to compare with others, whichever way it is off.
+                          sums_of(places, rates.is_lower_bound | bool(rates.estimated)).tolist(),
+                          len(rates.missing))
             for fs, (places, rates) in file_systems.items()})
         self._tell(file_systems)
         per_s = min(self._most_per_s, max(_LEAST_PER_S, len(made) / (every_s * _PART)))

@@ -32,7 +32,8 @@ Attributes:
     file_systems: {name: ClientRates}.
 """
 
-ClientRates = namedtuple("ClientRates", "nids rates is_lower_bound missing totals")
+ClientRates = namedtuple("ClientRates", "nids rates is_lower_bound missing totals estimated",
+                         defaults=({},))
 ClientRates.__doc__ = """
 What each client of a file system did in one sweep.
 
@@ -43,7 +44,10 @@ Attributes:
     missing: {storage server: why what it has seen is missing, or a part of it}.
     totals: int64 [nid, of CLIENT_METRICS]: what was gained since the server's start; never smaller
         than before.
+    estimated: {storage server: why rates there are estimates}.
 """
+
+NOT_MEASURED = ("the time since the reading before is not measured by a clock that cannot be set")
 
 SILENT = "it tells nothing of its clients ([harvest] exports there)"
 GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
@@ -102,6 +106,7 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
     rates = numpy.zeros((len(nids), len(CLIENT_METRICS)))
     is_known, is_low = numpy.zeros(len(nids), bool), numpy.zeros(len(nids), bool)
     missing: dict[str, str] = dict.fromkeys(silent, SILENT)
+    estimated: dict[str, str] = {}
     for one in current:
         pause, last = pause_of(one.node), one.last
         assert last is not None
@@ -113,6 +118,8 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
         why = _why_incomplete(last)
         if why:
             missing[one.node] = why
+        if last.since is not None and not last.is_measured:
+            estimated[one.node] = NOT_MEASURED
         _add(rates, is_low, one, last, nids)
     if nids.left_out:
         missing["(clients)"] = f"more than {len(nids)}: {nids.left_out} or more are left out"
@@ -120,7 +127,7 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
         is_low[:] = True
     kept = numpy.flatnonzero(is_known)
     return ClientRates([nids.names[number] for number in kept.tolist()], rates[kept], is_low[kept],
-                       missing, totals[kept])
+                       missing, totals[kept], estimated)
 
 
 def _why_incomplete(last: ClientReading) -> str:

@@ -23,7 +23,8 @@ As ClientLoss of wire/messages/clients.py, by the site's clock.
 """
 
 ClientReading = namedtuple("ClientReading",
-                           "slot every since at until span_s entries losses targets unreadable bad")
+                           "slot every since at until span_s entries losses targets unreadable bad "
+                           "is_measured", defaults=(True,))
 ClientReading.__doc__ = """
 One whole reading.
 
@@ -32,8 +33,8 @@ Attributes:
     since: what was gained was gained after this moment: as a rule when the reading before began;
         None for the first reading.
     at, until: from when to when this one went on.
-    span_s: what was gained was gained in so long, by the clock of the storage server, which goes on
-        evenly where ours is set; 0 where that is not known.
+    span_s: what was gained was gained in so long; 0 where that is not known.  is_measured: by a
+        clock that nobody sets; else by the site's, which may have been set.
     entries: [GainEntry]; `losses`: [MarkedLoss].
     targets: those that were read whole; unreadable: {target: why}.
     bad: clients whose files could not be understood.

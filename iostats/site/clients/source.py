@@ -68,7 +68,7 @@ class ClientSource:
             one began.
         began_of: {target: since when it is counted}, also of those that have left.
         read_until: when that ended.
-        told_from: when it began, by the agent's clock.
+        since_boot: of ClientBlockHead, of the last whole reading.
         whole: {target: when the last reading began in which it was read whole}, of those that
             have not left.
         last: the last ClientReading; `slot`: its sweep's.
@@ -79,7 +79,7 @@ class ClientSource:
 
     __slots__ = ("amounts", "began_of", "behind", "broken_since", "epoch", "file_system", "first",
                  "gains", "is_known", "kind", "last", "losses", "nids", "node", "read_from",
-                 "read_until", "told_from", "unkept", "whole")
+                 "read_until", "since_boot", "unkept", "whole")
 
     def __init__(self, node: str, file_system: str, kind: str, nids: KnownNids) -> None:
         self.node, self.file_system, self.kind, self.nids = node, file_system, kind, nids
@@ -90,7 +90,7 @@ class ClientSource:
         self.first: float | None = None
         self.read_from: float | None = None
         self.read_until: float | None = None
-        self.told_from: float | None = None
+        self.since_boot: tuple[str, float] | None = None
         self.whole: dict[str, float] = {}
         self.began_of: dict[str, float] = {}
         self.last: ClientReading | None = None
@@ -201,12 +201,13 @@ class ClientSource:
         self._mark_unread(head, since, at, until)
         entries = [] if since is None else self._gained(
             since, max(until, self.read_until or until))
-        span_s = 0.0 if since is None else at - since
-        if since is not None and self.told_from is not None:
-            span_s = head.read_from - self.told_from
+        span_s, is_measured = (0.0 if since is None else at - since), False
+        if since is not None and self.since_boot is not None and head.since_boot is not None and (
+                self.since_boot[0] == head.since_boot[0]):
+            span_s, is_measured = head.since_boot[1] - self.since_boot[1], True
         losses = _bounded(self.losses)
         reading = ClientReading(slot, every, since, at, until, max(0.0, span_s), entries, losses,
-                                head.targets, head.unreadable, head.bad)
+                                head.targets, head.unreadable, head.bad, is_measured)
         self.gains, self.losses = [], []
         self.whole = {**{one: began for one, began in self.whole.items()
                          if one in head.unreadable}, **dict.fromkeys(head.targets, at)}
@@ -216,7 +217,7 @@ class ClientSource:
         if self.first is None:
             self.first = began
         self.read_from, self.read_until, self.last = at, until, reading
-        self.told_from = head.read_from
+        self.since_boot = head.since_boot
         self.unkept.append(reading)
 
     def _mark_unread(self, head: Any, since: float | None, at: float, until: float) -> None:

@@ -40,6 +40,7 @@ class ReadingState(msgspec.Struct, array_like=True):
     targets: list[str]
     unreadable: dict[str, str]
     bad: int
+    is_measured: bool
 
 
 class SourceState(msgspec.Struct):
@@ -53,7 +54,7 @@ class SourceState(msgspec.Struct):
     first: Optional[float]
     read_from: Optional[float]
     read_until: Optional[float]
-    told_from: Optional[float]
+    since_boot: Optional[tuple[str, float]]
     broken_since: Optional[float]
     whole: dict[str, float]
     began_of: dict[str, float]
@@ -86,7 +87,7 @@ def encoded_source(source: ClientSource) -> bytes:
             one.slot, one.every, one.since, one.at, one.until, one.span_s,
             [(entry.since, entry.until, packed(entry.numbers), _amounts(entry.gains))
              for entry in one.entries], [tuple(loss) for loss in one.losses], one.targets,
-            one.unreadable, one.bad)
+            one.unreadable, one.bad, one.is_measured)
     amounts = numpy.zeros((len(kept), AMOUNTS), numpy.int64)
     there = kept < len(source.amounts)
     amounts[there] = source.amounts[kept[there]]
@@ -96,7 +97,7 @@ def encoded_source(source: ClientSource) -> bytes:
         source.epoch, [names[number] for number in kept.tolist()],
         (packed(kept), _amounts(amounts)), is_known[kept].tobytes(),
         packed(numpy.fromiter(source.behind, numpy.int64, len(source.behind))),
-        source.first, source.read_from, source.read_until, source.told_from, source.broken_since,
+        source.first, source.read_from, source.read_until, source.since_boot, source.broken_since,
         source.whole,
         source.began_of,
         None if source.last is None else reading_state(source.last),
@@ -130,14 +131,15 @@ def decoded_source(source: ClientSource, state: bytes) -> ClientSource:
             one.slot, one.every, one.since, one.at, one.until, one.span_s,
             [GainEntry(since, until, *rows((where, amounts)))
              for since, until, where, amounts in one.entries],
-            [MarkedLoss(*loss) for loss in one.losses], one.targets, one.unreadable, one.bad)
+            [MarkedLoss(*loss) for loss in one.losses], one.targets, one.unreadable, one.bad,
+            one.is_measured)
     source.grow(int(at.max()) + 1 if len(at) else 0)
     where, amounts = rows(found.amounts)
     source.epoch, source.amounts[where] = found.epoch, amounts
     source.is_known[at] = numpy.frombuffer(found.known, bool)
     source.behind = set(numbers(found.behind).tolist())
     source.first, source.read_from = found.first, found.read_from
-    source.read_until, source.told_from = found.read_until, found.told_from
+    source.read_until, source.since_boot = found.read_until, found.since_boot
     source.broken_since = found.broken_since
     source.whole, source.began_of = found.whole, found.began_of
     source.last = None if found.last is None else reading(found.last)

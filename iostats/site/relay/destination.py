@@ -260,7 +260,7 @@ class RelayDestination:
             block_head(reading.file_system, reading.kind,
                        relays.filtered_epoch(reading.epoch, sorted(lnets)), reading.read_from,
                        reading.read_until, len(places), reading.targets, reading.unreadable,
-                       losses),
+                       losses, since_boot=reading.since_boot),
             [reading.nids[place] for place in places], amounts.T.tolist(), _PART_BYTES)
 
     def _keep_message(self, chain: _Chain, server: str, data: bytes) -> None:

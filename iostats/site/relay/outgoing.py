@@ -44,7 +44,7 @@ Attributes:
 
 RelayedReading = namedtuple(
     "RelayedReading",
-    "file_system kind epoch read_from read_until targets unreadable losses nids amounts")
+    "file_system kind epoch read_from read_until targets unreadable losses nids amounts since_boot")
 RelayedReading.__doc__ = """
 One reading of a file system's OSTs, or MDTs; the attributes are those of ClientBlockHead, with
 times by our clock.
@@ -168,7 +168,7 @@ class Relays:
                 [target for target, began in source.whole.items() if began == source.read_from],
                 source.last.unreadable, losses,
                 [source.nids.names[number] for number in numbers.tolist()],
-                source.amounts[numbers]))
+                source.amounts[numbers], source.since_boot))
         return sweep._replace(is_full=True, readings=readings)
 
     def close(self) -> None:
@@ -202,5 +202,5 @@ def _readings(parts: list[Any]) -> list[RelayedReading]:
             [MarkedLoss(loss.since - ahead, loss.until - ahead, loss.target, loss.nid, loss.why)
              for part in one for loss in part.head.losses],
             [nid for part in one for nid in part.head.nids],
-            numpy.concatenate([part.amounts for part in one])))
+            numpy.concatenate([part.amounts for part in one]), head.since_boot))
     return found

@@ -77,7 +77,8 @@ def encoded(target: CorrectedTarget) -> bytes:
         "file_system": target.file_system, "target": target.target, "node": target.node,
         "boot_id": target.boot_id, "read_at": readings.read_at,
         "swept_since": readings.swept_since, "cleanup_s": readings.cleanup_s,
-        "entries": target.entries, "number": readings.number, "whole": readings.whole,
+        "since_boot_s": readings.since_boot_s, "entries": target.entries,
+        "number": readings.number, "whole": readings.whole,
         "ahead": readings.ahead, "aheads": list(readings.aheads),
         "readings": list(readings.times), "intervals": readings.past_intervals,
         "heard": [(*who, at) for who, at in readings.heard.items()],
@@ -181,7 +182,7 @@ def _fill_tables(target: CorrectedTarget, head: Any, arrays: Any) -> None:
 def _fill_readings(target: CorrectedTarget, head: Any, arrays: Any) -> None:
     readings = target.readings
     readings.read_at, readings.swept_since = head["read_at"], head["swept_since"]
-    readings.cleanup_s = head["cleanup_s"]
+    readings.cleanup_s, readings.since_boot_s = head["cleanup_s"], head.get("since_boot_s")
     readings.number, readings.whole = head["number"], head["whole"]
     readings.times = array("d", head["readings"])
     # States from before there were these have none.
@@ -208,7 +209,7 @@ def _fill_losses(target: CorrectedTarget, head: Any, arrays: Any) -> None:
 def _head_of_reading(reading: OpenReading) -> list[Any]:
     return [reading.read_at, reading.full, reading.number, reading.bad, reading.rows,
             [list(key) if key else None for key in reading.done], reading.top, reading.cleared,
-            reading.ahead, reading.nameless]
+            reading.ahead, reading.nameless, reading.since_boot_s]
 
 
 def _arrays_of_reading(reading: OpenReading, now: _Array) -> list[tuple[str, str, _Array]]:
@@ -228,8 +229,8 @@ def _arrays_of_reading(reading: OpenReading, now: _Array) -> list[tuple[str, str
 
 def _open_reading(head: Any, arrays: Any) -> OpenReading:
     read_at, full, number, bad, rows, done, top, cleared, *ahead = head
-    reading = OpenReading(read_at, full, number, *(ahead[:1] or [0.0]))
-    reading.nameless = ahead[1:] == [True]
+    reading = OpenReading(read_at, full, number, *(ahead[:1] or [0.0]), *ahead[2:])
+    reading.nameless = ahead[1:2] == [True]
     reading.bad, reading.rows, reading.top = bad, rows, tuple(top)
     reading.done = {tuple(key) if key else None for key in done}
     reading.cleared = tuple(cleared) if cleared else None

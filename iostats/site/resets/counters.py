@@ -42,8 +42,8 @@ The entries of each job, over all their lifetimes, added up: counter name -> Cou
 order of `ids`.
 """
 
-Gains = namedtuple("Gains", "ids read_bytes write_bytes reads writes operations span_s more",
-                   defaults=({},))
+Gains = namedtuple("Gains", "ids read_bytes write_bytes reads writes operations span_s more "
+                            "is_measured", defaults=({}, True))
 Gains.__doc__ = """
 What the jobs that changed gained between the last two readings.
 
@@ -55,6 +55,7 @@ Attributes:
     span_s: between the two readings; 0 after the first one, which has no gains.
     more: {name: array of float32} of metrics.SINGLE_OPERATIONS, "us" (microseconds that the
         server took) and "timed" (the requests that these are of), as far as the target has them.
+    is_measured: span_s is by a clock that nobody sets; else it may be wrong.
 """
 
 WHOLE_GAINS = ("read_bytes", "write_bytes", "reads", "writes", "operations")

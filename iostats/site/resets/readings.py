@@ -43,7 +43,8 @@ class OpenReading:
     A reading whose last block has not come yet.
 
     Attributes:
-        read_at, full: as in the blocks; ahead: the storage server's clock less the site's, s.
+        read_at, since_boot_s, full: as in the blocks; ahead: the storage server's clock less the
+            site's, s.
         kernel_ahead: the same, by the times of its entries.
         number: of all readings of this target.
         bad: some entries could not be understood; absence proves nothing.
@@ -59,10 +60,13 @@ class OpenReading:
     """
 
     __slots__ = ("ahead", "bad", "cleared", "done", "doubts", "full", "gains", "kernel_ahead",
-                 "moved", "nameless", "number", "read_at", "rows", "same", "slots", "top")
+                 "moved", "nameless", "number", "read_at", "rows", "same", "since_boot_s",
+                 "slots", "top")
 
-    def __init__(self, read_at: float, full: bool, number: int, ahead: float) -> None:
+    def __init__(self, read_at: float, full: bool, number: int, ahead: float,
+                 since_boot_s: float | None = None) -> None:
         self.read_at, self.full, self.number, self.ahead = read_at, full, number, ahead
+        self.since_boot_s = since_boot_s
         self.kernel_ahead = ahead
         self.bad, self.nameless, self.rows, self.top = False, False, 0, (-1, -1)
         self.done: set[tuple[str, int, int] | None] = set()
@@ -139,6 +143,7 @@ class Readings:
     Attributes:
         read_at: of the last whole one, by the storage server's clock; None before it.
         ahead: the storage server's clock less the site's at that reading, s.
+        since_boot_s: seconds since its boot then, by a clock that nobody sets; None: not known.
         swept_since: of the first whole one, by the site's clock; None before it.
         cleanup_s: job_cleanup_interval; None where it cannot be read.
         past_intervals: [(until read_at, job_cleanup_interval before that)].
@@ -150,11 +155,12 @@ class Readings:
     """
 
     __slots__ = ("ahead", "aheads", "cleanup_s", "heard", "number", "open", "past_intervals",
-                 "read_at", "swept_since", "times", "whole")
+                 "read_at", "since_boot_s", "swept_since", "times", "whole")
 
     def __init__(self) -> None:
         self.read_at: float | None = None
         self.ahead = 0.0
+        self.since_boot_s: float | None = None
         self.swept_since: float | None = None
         self.cleanup_s: int | None = None
         self.past_intervals: list[tuple[float, float]] = []
@@ -181,7 +187,8 @@ class Readings:
                     (_, a), (until, b) = self.past_intervals[:2]
                     self.past_intervals[:2] = [(until, min(a or b, b or a))]
             self.cleanup_s = block.cleanup_s
-        self.open = reading = OpenReading(block.read_at, full, self.number, float(ahead))
+        self.open = reading = OpenReading(block.read_at, full, self.number, float(ahead),
+                                          block.since_boot_s)
         reading.kernel_ahead = ahead if kernel_ahead is None else kernel_ahead
         if self.times and not rules.proves_absence(
                 block.read_at - self.times[-1], self.shortest_s(self.times[-1])):
@@ -193,6 +200,7 @@ class Readings:
         if self.swept_since is None:
             self.swept_since = reading.now
         self.read_at, self.ahead, self.open = reading.read_at, reading.ahead, None
+        self.since_boot_s = reading.since_boot_s
         self.heard.pop(who, None)
         self.heard[who] = reading.read_at
         if len(self.heard) > _MOST_BOOTS:
@@ -200,6 +208,17 @@ class Readings:
         del self.times[:1 - _MOST_READINGS], self.aheads[:1 - _MOST_READINGS]
         self.times.append(reading.read_at)
         self.aheads.append(reading.ahead)
+
+    def span_s(self, reading: OpenReading) -> tuple[float, bool]:
+        """
+        (seconds from the last whole reading to this one, 0 where there is none; True: measured by
+        one clock that nobody sets, False: by the site's, which may have been set).
+        """
+        if self.swept_until is None:
+            return 0.0, False
+        if self.since_boot_s is None or reading.since_boot_s is None:
+            return max(0.0, reading.now - self.swept_until), False
+        return max(0.0, reading.since_boot_s - self.since_boot_s), True
 
     def break_off(self) -> None:
         """What comes next does not follow what was read: begin a new series."""

@@ -59,7 +59,7 @@ class CorrectedTarget:
         tables: the Entries; `readings`: the Readings; `losses`: the Losses.
     """
 
-    __slots__ = ("_arrived", "_gained", "_span_s", "boot_id", "entries", "file_system", "losses",
+    __slots__ = ("_arrived", "_gained", "_span", "boot_id", "entries", "file_system", "losses",
                  "node", "readings", "tables", "target")
 
     def __init__(self, job_ids: JobIds, file_system: str, target: str) -> None:
@@ -71,7 +71,7 @@ class CorrectedTarget:
         # The ids that changed, what they gained [id, of WHOLE_GAINS], and {name: column} of more.
         self._gained: tuple[list[str], _Array, dict[str, _Array]] = _NOTHING_GAINED
         self._arrived: tuple[list[str], _Array] | None = None
-        self._span_s = 0.0
+        self._span = 0.0, False             # of Readings.span_s
 
     @property
     def read_at(self) -> float | None:
@@ -120,6 +120,7 @@ class CorrectedTarget:
             return False
         if who != machine(self.node, self.boot_id):
             self._begin_anew(block.read_at - ahead)
+            readings.since_boot_s = None
         elif full and block.read_at < (readings.open.read_at if readings.open else heard):
             self._set_back(block.read_at - ahead)
         if block.read_at < heard:
@@ -203,8 +204,7 @@ class CorrectedTarget:
         self._arrived = None
         self._gained = _NOTHING_GAINED if not len(slots) else self._gains_of(
             *reading.gained(slots, int(here.sum()) < len(slots)))
-        last = readings.read_at
-        self._span_s = 0.0 if last is None else max(0.0, reading.read_at - last)
+        self._span = readings.span_s(reading)
         readings.end(reading, machine(self.node, self.boot_id))
         if tables.forgotten[:used].any():
             self._release(numpy.flatnonzero(tables.forgotten[:used]
@@ -260,10 +260,11 @@ class CorrectedTarget:
 
     def gains(self) -> Gains:
         """What was gained in the last whole reading: Gains, which no later one changes."""
-        if not self._span_s:
-            return Gains._make((_NOTHING_GAINED[0], *_NOTHING_GAINED[1].T, 0.0, {}))
+        span_s, is_measured = self._span
+        if not span_s:
+            return Gains._make((_NOTHING_GAINED[0], *_NOTHING_GAINED[1].T, 0.0, {}, False))
         ids, gains, more = self._gained
-        return Gains._make((ids, *gains.T, self._span_s, more))
+        return Gains._make((ids, *gains.T, span_s, more, is_measured))
 
     def pop_arrived(self) -> tuple[list[str], _Array, float]:
         """
@@ -271,7 +272,7 @@ class CorrectedTarget:
         the reading before; 0: it is not known in which time it was gained).
         """
         (ids, gains), self._arrived = self._arrived or ([], NO_GAINS), None
-        return ids, gains, self._span_s
+        return ids, gains, self._span[0]
 
     def totals(self, ids: Iterable[str] | None = None) -> CounterTotals:
         """CounterTotals of these jobs (default: all); 0 for one that is not known."""

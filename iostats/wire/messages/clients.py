@@ -59,6 +59,8 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
         widths: bytes of a number in each of the five columns.
         began: since when the amounts are added up, agent's clock: the first reading of the epoch,
             or the reading before the first target came; None where that is not told.
+        since_boot: (boot id of the storage server, seconds since that boot when this reading began,
+            by a clock that nobody sets); None where that is not known.
     """
 
     file_system: TargetName
@@ -76,6 +78,7 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
     losses: Annotated[list[ClientLoss], msgspec.Meta(max_length=MOST_LOSSES)] = []
     widths: tuple[_Width, _Width, _Width, _Width, _Width] = (1, 1, 1, 1, 1)
     began: Optional[Seconds] = None
+    since_boot: Optional[tuple[Annotated[str, msgspec.Meta(max_length=128)], Seconds]] = None
 
     def __post_init__(self) -> None:
         if len(set(self.nids)) != len(self.nids):

@@ -97,7 +97,8 @@ def block_head(file_system: str, kind: str, epoch: str, read_from: float, read_u
                clients: int, targets: Sequence[str] = (),
                unreadable: Mapping[str, str] | None = None,
                losses: Sequence[Mapping[str, Any]] = (), bad: int = 0,
-               why: str = "", began: float | None = None) -> dict[str, Any]:
+               why: str = "", began: float | None = None,
+               since_boot: tuple[str, float] | None = None) -> dict[str, Any]:
     """The `head` of packed_clients; the arguments are those of ClientBlockHead."""
     return {"file_system": file_system, "kind": kind, "epoch": epoch,
             "read_from": round(read_from, 6), "read_until": round(read_until, 6),
@@ -105,7 +106,7 @@ def block_head(file_system: str, kind: str, epoch: str, read_from: float, read_u
             "unreadable": {target: text[:LONGEST_WHY]
                            for target, text in (unreadable or {}).items()},
             "losses": fewer(losses), "bad": bad, "why": why[:LONGEST_WHY],
-            "began": None if began is None else round(began, 6)}
+            "began": None if began is None else round(began, 6), "since_boot": since_boot}
 
 
 def method_of(message: bytes) -> str:

@@ -42,6 +42,8 @@ class BlockHead(msgspec.Struct, kw_only=True):
 
     Attributes:
         read_at: agent's clock when this reading began, seconds since 1970.
+        since_boot_s: seconds since the storage server's boot then, by a clock that nobody sets;
+            None where that is not known.
         cleanup_s: the target's job_cleanup_interval; None where it can't be read.
         ended: it is the last block of this reading; it has `entries` and `gone`.
         entries: how many the whole file has.
@@ -58,6 +60,7 @@ class BlockHead(msgspec.Struct, kw_only=True):
     target: TargetName
     read_at: Seconds
     ended: bool
+    since_boot_s: Optional[Seconds] = None
     full: bool = False
     cleanup_s: Optional[Count] = None
     entries: Count = 0
