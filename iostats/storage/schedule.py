@@ -87,8 +87,8 @@ class SweepClock:
     """
     The wall clock, but that it never goes back: readings are told apart and ordered by it.
 
-    Where it was set back, this one goes on a tenth slower until it is overtaken.  Where it was set back by more than an hour, it was wrong:
-    the readings before and after do not go together.
+    Where it was set back, this one goes on a tenth slower until it is overtaken.  Where it was set
+    back by more than an hour, it was wrong: the readings before and after do not go together.
 
     Attributes:
         steady: seconds since the boot, a clock that nobody sets: rates are divided by it.
