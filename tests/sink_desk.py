@@ -70,6 +70,11 @@ class Site:
     def facts(self, job_id):
         return self.known.get(self.job_of(job_id))
 
+    @staticmethod
+    def settled(job):
+        """No job was settled before."""
+        return {}
+
     def knows(self, name, **facts):
         """What the batch system tells of a job."""
         self.known[name] = Facts(**{"job": name, "raw_job": name, **facts})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from iostats.site.harvest_intake import Harvest, SiteSweep
+    from iostats.site.harvested_job import SettledCounters
     from iostats.site.resets.target import CorrectedTarget
 
     Array = numpy.typing.NDArray[Any]
@@ -84,7 +85,11 @@ class IdTable:
         self.now: Columns = {}
         self.before: Columns = {}
         self.here = self.was_here = self.low = self.is_job = np.zeros(0, bool)
-        self._anew: list[int] = []
+
+    def has(self, job_id: str) -> bool:
+        """Whether a target has this id in this sweep."""
+        row = self.index.get(job_id)
+        return row is not None and bool(self.here[row])
 
     def begin(self, forgotten: Iterable[str]) -> None:
         """Begin a sweep: `now` becomes `before`; the ids of `forgotten` count from 0."""
@@ -93,7 +98,10 @@ class IdTable:
             self._keep(np.flatnonzero(self.here))
         self.before, self.now = self.now, {}
         self.was_here, self.here = self.here, np.zeros(len(self.ids), bool)
-        self._anew = [self.index[job_id] for job_id in forgotten if job_id in self.index]
+        anew = [self.index[job_id] for job_id in forgotten if job_id in self.index]
+        if anew:                                     # others may still read these arrays
+            self.before = {name: (_with(samples, anew, 0), _with(sums, anew, 0))
+                           for name, (samples, sums) in self.before.items()}
 
     def _keep(self, rows: Array) -> None:
         self.ids = [self.ids[row] for row in rows.tolist()]
@@ -146,17 +154,33 @@ class IdTable:
                                   for name, (samples, sums) in columns.items()}
                                  for columns in (self.now, self.before))
 
+    def continue_from(self, job_id: str, settled: SettledCounters, is_back: bool) -> None:
+        """
+        Add what was counted of an id's job before it was settled; `is_back`: not at the sweep
+        before, when it is taken to have been there as well.
+        """
+        row = self.index.setdefault(job_id, len(self.ids))
+        if row == len(self.ids):
+            self.ids.append(job_id)
+            self._grow(row + 1, np.ones(1, bool))
+        self.here[row], zeros = True, np.zeros(len(self.ids), np.int64)
+        self.low[row] |= settled.lower_bound
+        for name, amounts in settled.counters.items():
+            now = self.now.setdefault(name, (zeros.copy(), zeros.copy()))
+            for column, amount in zip(now, amounts):
+                column[row] += amount
+            if is_back:
+                samples, sums = (_with(column, row, amount) for column, amount in zip(
+                    self.before.get(name, (zeros, zeros)), amounts))
+                self.before[name] = samples, sums
+
     def end(self) -> None:
         """
         End a sweep: no total decreases as long as its id is here.  A target may forget a job during
         the walk, and a database takes a counter that decreases for a new one.
 
-        An id that was forgotten before the walk, and is back, counts as a new one.
+        What an id that was forgotten before the walk had is left out of that.
         """
-        anew = [row for row in self._anew if self.here[row]]
-        if anew:                                     # others may still read these arrays
-            self.before = {name: (_without(samples, anew), _without(sums, anew))
-                           for name, (samples, sums) in self.before.items()}
         stays = self.here & self.was_here
         zeros = np.zeros(len(self.ids), np.int64)
         for name, then in self.before.items():
@@ -177,9 +201,10 @@ class IdTable:
         return found
 
 
-def _without(array: Array, rows: list[int]) -> Array:
+def _with(array: Array, rows: int | list[int], amount: int) -> Array:
+    """A copy in which these rows are `amount`."""
     copy: Array = array.copy()
-    copy[rows] = 0
+    copy[rows] = amount
     return copy
 
 
@@ -212,10 +237,19 @@ class Tally:
         self._gaps: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._without_start: set[str] = set()    # ids whose job's start is not known
         self._forgotten: set[str] = set()        # ids, since the last walk began
+        self._looked_up: set[str] = set()        # jobs, whether they were settled before
+        # {id: what was counted of its job before it was settled, by file system and target}, and
+        # for which of these ids that was added in the last sweep.
+        self._settled: dict[str, dict[tuple[str, str], SettledCounters]] = {}
+        self._continued: set[str] = set()
 
     def forget(self, ids: Iterable[str]) -> None:
-        """The targets have forgotten these ids: if they come back, they count from 0."""
+        """The targets have forgotten these ids: their jobs are settled, and may come back."""
         self._forgotten.update(ids)
+        for job_id in ids:
+            self._looked_up.discard(self.names.get(job_id, ""))
+            self._settled.pop(job_id, None)
+            self._continued.discard(job_id)
 
     def walk(self, sweep: SiteSweep, harvest: Harvest) -> Iterator[None]:
         """Generator: take all targets, one at a step."""
@@ -237,10 +271,30 @@ class Tally:
             for job_id in came:
                 self.first.setdefault(job_id, self.slot_before)
             yield
+            yield from self._look_up(came, harvest)
             yield from self._mark(table, target, harvest, came)
+        yield from self._look_up([job_id for job_id in forgotten if any(
+            table.has(job_id) for table in self.tables.values())], harvest)
+        for job_id, targets in self._settled.items():
+            for (fs, name), settled in targets.items():
+                self._table_of(fs, name).continue_from(job_id, settled,
+                                                       job_id not in self._continued)
+        self._continued = set(self._settled)
         for table in self.tables.values():
             table.end()
         self._forget()
+
+    def _look_up(self, ids: Iterable[str], harvest: Harvest) -> Iterator[None]:
+        """Generator: note what was counted of the jobs of these ids before they were settled."""
+        for number, job_id in enumerate(ids):
+            if number % AT_ONCE == 0:
+                yield
+            job = self.names[job_id]
+            if job and job not in self._looked_up:
+                self._looked_up.add(job)
+                found = harvest.settled(job)
+                if found:
+                    self._settled[job_id] = found
 
     def _table_of(self, fs: str, name: str) -> IdTable:
         key = self.key_of(fs, name)
@@ -294,6 +348,7 @@ class Tally:
                           if job_id in alive}
             self._without_start &= alive
             self.names = {job_id: job for job_id, job in self.names.items() if job_id in alive}
+            self._looked_up.intersection_update(self.names.values())
 
 
 def job_of(job_id: str, harvest: Harvest) -> JobLabels:

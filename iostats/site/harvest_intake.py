@@ -72,7 +72,7 @@ class Harvest:
         targets: {(file system, target): CorrectedTarget}.
         sweep: the last SiteSweep, or None.
         agents: {node: AgentState}.
-        lives: the JobLives; `job_of`, `facts`: its methods.
+        lives: the JobLives; `job_of`, `facts`, `settled`: its methods.
         lines: the LineIntake: what jobs and targets did over time.
         clients: the ClientHarvest: what each client has done, where agents tell of them.
         relays: what tells other sites' servers of their clients, or None.
@@ -86,7 +86,8 @@ class Harvest:
         self.lives = JobLives(self._store, config, now)
         self.lines = LineIntake(store, config, now, lambda: self.targets)
         self.clients = ClientHarvest(store, config, now)
-        self.job_of, self.facts = self.lives.job_of, self.lives.facts
+        self.job_of, self.facts, self.settled = (
+            self.lives.job_of, self.lives.facts, self.lives.settled)
         self.relays: Optional[Relays] = None
         self.reload()
 

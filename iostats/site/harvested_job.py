@@ -36,6 +36,15 @@ Attributes:
     is_damaged: what was known of it is lost.
 """
 
+SettledCounters = namedtuple("SettledCounters", "counters lower_bound")
+SettledCounters.__doc__ = """
+What was counted at one target of a job before it was settled.
+
+Attributes:
+    counters: {counter: (samples, sum of bytes or 0)}.
+    lower_bound: it may be too low.
+"""
+
 _DAMAGED = "what was counted before is damaged in the server's store, and was put aside"
 
 
@@ -142,6 +151,16 @@ def from_stored(body: bytes) -> HarvestedJob:
 def damaged(now: float) -> HarvestedJob:
     """In place of one whose bytes are damaged."""
     return HarvestedJob(True, [], now, now, {}, {}, True)
+
+
+def counters_by_target(job: HarvestedJob) -> dict[tuple[str, str], SettledCounters]:
+    """{(file system, target): its SettledCounters}."""
+    return {(fs.name, target): SettledCounters({
+        name: (metrics.get(f"{name[:-len('bytes')]}rpcs", 0), count)
+        if name in ("read_bytes", "write_bytes") else (count, 0)
+        for name, count in metrics.items() if not name.endswith(("_rpcs", "_us", "_sum"))},
+        fs.lower_bound)
+        for fs in as_record(job, ",".join).file_systems for target, metrics in fs.targets.items()}
 
 
 def as_record(job: HarvestedJob, fold: Callable[[list[str]], str]) -> ServersRecord:

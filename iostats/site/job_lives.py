@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from iostats.base.config import Config
     from iostats.site.harvest_store import SweepStore
-    from iostats.site.harvested_job import HarvestedJob
+    from iostats.site.harvested_job import HarvestedJob, SettledCounters
     from iostats.site.resets.target import CorrectedTarget
 
     OnSettled = Callable[[dict[str, Optional[Facts]]], None]
@@ -202,10 +202,7 @@ class JobLives:
         return facts
 
     def life_of(self, job: str) -> Optional[tuple[str, JobLife]]:
-        """
-        (as job_stats have it, its JobLife) of a job that is not settled, by that name or as users
-        write it; None.
-        """
+        """(as job_stats have it, its JobLife) of an unsettled job, by that name or users'; None."""
         if job in self._lives:
             return job, self._lives[job]
         return next(((name, life) for name, life in self._lives.items()
@@ -214,11 +211,15 @@ class JobLives:
     def harvested(self, job: str, began: Optional[float] = None,
                   ended: Optional[float] = None) -> Optional[HarvestedJob]:
         """
-        The HarvestedJob of `job` (as job_stats have it), or None when nothing is known of it.
-
-        `began`, `ended`: when it ran, where that is known, in seconds since 1970.
+        The HarvestedJob of `job` (as job_stats have it), which ran from `began` to `ended` where
+        that is known, s since 1970; None when nothing is known of it.
         """
         return self._counted({job: (began, ended)}).get(job) or self._saved(job)
+
+    def settled(self, job: str) -> dict[tuple[str, str], SettledCounters]:
+        """{(file system, target): what was counted of a job before it was settled}."""
+        saved = self._saved(job)
+        return {} if saved is None else harvested_job.counters_by_target(saved)
 
     def _saved(self, job: str) -> Optional[HarvestedJob]:
         """What was counted for a job that was settled before."""

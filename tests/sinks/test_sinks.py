@@ -14,6 +14,7 @@ from trees import ROOT
 from iostats import sinks
 from iostats.base import config as site_config
 from iostats.base.errors import ConfigError
+from iostats.sinks import gains
 from iostats.sinks.influxdb import lines
 from iostats.sinks.prometheus import metrics_server, node_page, page
 
@@ -249,3 +250,74 @@ def test_the_documents_name_every_field(tmp_path):
     assert {"read_bytes": 2300, "read_rpcs": 23, "write_bytes": 31, "write_rpcs": 3, "open": 5,
             "operations": 5, "requests": 31} == made
     assert all(f"`{name}`" in text for name in (*made, "lower_bound"))
+
+
+@pytest.mark.parametrize("by_target", [True, False])
+@pytest.mark.parametrize("back_after", [20, 200])
+def test_a_job_that_is_settled_and_returns_continues_its_series(tmp_path, by_target, back_after):
+    """
+    41,003 bytes, settled; then 1,009 more, also after a restart of the server: the series is at
+    42,012 and not at 1,009, and what it gains is what it did.
+    """
+    from harvest_inside import HarvestInside
+
+    class Sink:
+        def __init__(self):
+            self.tally = gains.Tally(by_target)
+
+        def sweep(self, sweep, harvest):
+            for _ in self.tally.walk(sweep, harvest):
+                pass
+
+        def forget(self, ids):
+            self.tally.forget(ids)
+    desk, sink = HarvestInside(tmp_path / "site.sqlite"), Sink()
+    desk.harvest.sinks.append(sink)
+
+    def sweep(at_mdt=None, **block):
+        desk.now += 20
+        desk.send("oss1", desk.block(**block), desk.block("MDT0000", **at_mdt or {}))
+        desk.turn()
+
+    def series():
+        """{component: {counter: (samples, sum, samples gained, sum gained)}} of 4711."""
+        found = {}
+        for (_, component, _), table in sink.tally.tables.items():
+            if table.has("4711"):
+                row = table.index["4711"]
+                gained = table.gains()
+                found[component] = {
+                    name: (int(samples[row]), int(sums[row]), *(
+                        int(column[row]) for column in gained[name]))
+                    for name, (samples, sums) in table.now.items() if samples[row]}
+        return found
+    sweep()
+    sweep({"ids": ["4711"], "started": desk.now + 17, "open": 37}, ids=["4711"],
+          started=desk.now + 17, read_bytes=(23, 41_003))
+    assert {"ost": {"read_bytes": (23, 41_003, 23, 41_003)},
+            "mdt": {"open": (37, 0, 37, 0)}} == series()
+    while not desk.settled:
+        sweep()
+    desk.settled.clear()
+    for _ in range(20, back_after, 20):
+        sweep({"gone": ["4711"]}, gone=["4711"])
+        assert {} == series()
+    back = {"ids": ["4711"], "started": desk.now + 17}
+    sweep(**back, read_bytes=(5, 1_009))
+    assert {"ost": {"read_bytes": (28, 42_012, 5, 1_009)},
+            "mdt": {"open": (37, 0, 0, 0)}} == series()
+    sweep(**back, read_bytes=(6, 1_013))
+    assert {"ost": {"read_bytes": (29, 42_016, 1, 4)}, "mdt": {"open": (37, 0, 0, 0)}} == series()
+    desk.again()
+    sink = Sink()
+    desk.harvest.sinks.append(sink)
+    sweep(**back, read_bytes=(7, 1_050))
+    assert {"read_bytes": (30, 42_053)} == {
+        name: both[:2] for name, both in series()["ost"].items()}
+    sweep(**back, read_bytes=(8, 1_061))
+    assert {"ost": {"read_bytes": (31, 42_064, 1, 11)}, "mdt": {"open": (37, 0, 0, 0)}} == series()
+    while not desk.settled:
+        sweep()
+    sweep(gone=["4711"])
+    sweep(ids=["4711"], started=desk.now + 17, read_bytes=(2, 23))
+    assert {"read_bytes": (33, 42_087, 2, 23)} == series()["ost"]

@@ -10,9 +10,9 @@ From sweeps to lines of InfluxDB's line protocol: which jobs did something, and 
 
 `lustre` is jobHarvest's: `server` is oss or mds, the amounts are totals of the job so far, iops is
 the number of all operations but reads and writes, and a job has a point when it did something; none
-of a sweep that was an hour ago.  `lustre_job` has totals too, which grow until a job is settled, so
-the database makes the rates: a job that did something has a point, and one of the sweep before if
-that has none yet, so that an increase is seen from where it began.
+of a sweep that was an hour ago.  `lustre_job` has totals too, which only grow, so the database
+makes the rates: a job that did something has a point, and one of the sweep before if that has none
+yet, so that an increase is seen from where it began.
 
 Source: line protocol of InfluxDB 2; influxWrite() of jobHarvest for its schema.
 """
