@@ -117,3 +117,50 @@ def test_every_module_that_a_document_names_is_there():
                  path.parent.name for path in HOME.glob("iostats/*/__init__.py")),
                  page.read_text())]
     assert named and [] == [one for one in named if not (HOME / "iostats" / one[1]).exists()]
+
+
+def test_what_it_costs_is_taken_from_the_tables_of_the_benchmarks(monkeypatch):
+    """Each figure of the README from its row and column, with numbers that stand there once."""
+    monkeypatch.syspath_prepend(str(HOME / "tools"))
+    import docs
+    results = """\
+2027-01-23, 37 cores, Python 3.13.7, Linux 6.12
+
+client: whole processes, 3 file systems
+
+run                      wall ms    CPU ms
+---------------------  ---------  --------
+python3 -I -S -c pass        101      23.4
+start                        103      37.4
+stop                         107      41.4
+
+client: files, forks and bytes of one run
+
+run      opened    forks    bytes sent
+-----  --------  -------  ------------
+start       109        0             0
+stop        113        0         17090
+
+server: 10000 nodes (aim: under 100 MiB)
+
+server           peak MiB    CPU us/node
+-------------  ----------  -------------
+iostats                43            530
+plain threads         127            710
+
+agent: a sweep of four targets
+
+entries      all new, CPU s    reading and counting    MiB    1 % changed, CPU s
+---------  ----------------  ----------------------  -----  --------------------
+100,000                 131                   0.197     29                 0.311
+"""
+    assert """\
+| CPU time; 2027-01-23, 37 cores, Python 3.13.7 | measured | beside it |
+|---|---|---|
+| `start`, and `stop`, on a node | 37 ms, and 41 ms; no fork, 17 kB sent | bare Python \
+interpreter: 23 ms |
+| a job's server, 10,000 nodes | 0.53 ms a node; 43 MiB | threads that check nothing: 0.71 ms |
+| storage server: 100,000 entries of job_stats, 1 % changed | 0.311 s a sweep; 29 MiB | reading \
+and counting lines: 0.197 s |""" == docs.costs(results)
+    with pytest.raises(ValueError, match="expected no forks at start and stop, got"):
+        docs.costs(results.replace("113        0", "113        1"))

@@ -13,8 +13,9 @@ import textwrap
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(HOME), str(HOME / "tools"), str(HOME / "packaging")]
+sys.path[:0] = [str(HOME), str(HOME / "tools"), str(HOME / "packaging"), str(HOME / "benchmarks")]
 
+import curves
 import install
 import record_schema
 import rooms
@@ -172,12 +173,46 @@ def ldms_help():
     return "\n\n".join(texts)
 
 
+def costs(results=None):
+    """What iostats costs, of the tables that `make bench` has printed (benchmarks/results.txt)."""
+    if results is None:
+        results = (HOME / "benchmarks/results.txt").read_text()
+    tables = curves.tables_of(results)
+
+    def cell(title, row, column):
+        [(headers, rows)] = [one for name, one in tables.items() if name.startswith(title)]
+        [found] = [one for one in rows if one[0] == row]
+        return found[headers.index(column)]
+
+    def node(row, column="CPU ms"):
+        return f"{float(cell('client: whole', row, column)):.0f} ms"
+
+    def server(row):
+        return f"{float(cell('server: 10000', row, 'CPU us/node')) / 1000:.2f} ms"
+    forks = {cell("client: files", row, "forks") for row in ("start", "stop")}
+    if forks != {"0"}:
+        raise ValueError(f"expected no forks at start and stop, got {sorted(forks)}")
+    sent = f"{int(cell('client: files', 'stop', 'bytes sent')) / 1000:.0f} kB"
+    return "\n".join([
+        f"| CPU time; {results.partition(', Linux')[0]} | measured | beside it |", "|---|---|---|",
+        f"| `start`, and `stop`, on a node | {node('start')}, and {node('stop')}; no fork, "
+        f"{sent} sent | bare Python interpreter: {node('python3 -I -S -c pass')} |",
+        f"| a job's server, 10,000 nodes | {server('iostats')} a node; "
+        f"{cell('server: 10000', 'iostats', 'peak MiB')} MiB | threads that check nothing: "
+        f"{server('plain threads')} |",
+        f"| storage server: 100,000 entries of job_stats, 1 % changed | "
+        f"{cell('agent: ', '100,000', '1 % changed, CPU s')} s a sweep; "
+        f"{cell('agent: ', '100,000', 'MiB')} MiB | reading and counting lines: "
+        f"{cell('agent: ', '100,000', 'reading and counting')} s |"])
+
+
 def block(text):
     """`text` as an indented block of Markdown."""
     return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").split("\n"))
 
 
 PARTS = {
+    "README.md": {"costs": costs},
     "docs/counters.md": {"metrics": counters_table, "not-operations": not_operations,
                          "explain": always},
     "docs/commands.md": {
