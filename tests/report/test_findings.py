@@ -423,6 +423,18 @@ def test_a_fault_of_no_file_system():
         only(found).file_system, only(found).number)
 
 
+def test_errors_of_no_kind_stop_nothing_and_are_one_finding():
+    """A checksum that differs has two lines: who found it, and that the request is sent again."""
+    found = record([llite(read_bytes=GIB, read_calls=37)], events=[ReportedEvent(
+        id=f"00c0ffee00c0ffe{number}", time=1_795_225_000.0 + number, over=1_795_225_000.0 + number,
+        severity=1, kind="other", file_system=name, target=name and "scratch-OST0003", message="")
+        for number, name in ((1, "scratch"), (2, ""))])
+    one = only(found)
+    assert ("faults", "scratch", "2 events on it while the job ran (other)",
+            "Errors of Lustre or LNet; often they have no effect on the job.") == (
+        one.id, one.file_system, one.number, one.meaning)
+
+
 # -- what is not sure ----------------------------------------------------------------------------
 
 def test_a_share_that_may_be_more_says_so():

@@ -224,7 +224,7 @@ def test_the_answer_says_why_there_are_no_lines(tmp_path):
     for run in ({}, {"attempt": 0}):
         found = history(**run)
         assert (ended - 40.0, ended, []) == found[:3]
-        assert "no storage server has told of its job_stats (iostats harvest)" == (
+        assert "no storage server has reported job_stats (iostats harvest)" == (
             found.why_not["harvest"])
         assert "no node ran `iostats watch`, or there is no record yet" == found.why_not["watch"]
     [(body,)] = inside.store.rows("SELECT record FROM jobs")

@@ -60,15 +60,20 @@ _OTHER = {kernel_log.OTHER: "Errors of Lustre or LNet; often they have no effect
 
 def faults(record: Record, _: Limits) -> list[Held]:
     """Evictions, lost connections, targets that were down; and other errors, for each of both."""
-    return [held for meanings in (_STOPS, _OTHER) for held in _faults(record, meanings)]
+    stops, others = ([one for one in record.events or () if one.kind in meanings and not one.data
+                      and one.severity > INFO and one.is_certain] for meanings in (_STOPS, _OTHER))
+    # One error may have two lines, of which only one names the file system: a checksum that differs
+    # (check_write_checksum()), and that the request is sent again (osc_brw_redo_request()).
+    names = {one.file_system for one in others} - {""}
+    return [*_faults(record, _STOPS, _by_file_system(stops)), *_faults(record, _OTHER, [
+        (names.pop() if len(names) == 1 else "", others)] if others else [])]
 
 
-def _faults(record: Record, meanings: dict[str, str]) -> list[Held]:
+def _faults(record: Record, meanings: dict[str, str],
+            groups: Iterable[tuple[str, list[JobEvent]]]) -> list[Held]:
     elapsed_s = record.job.elapsed_s or 0
     found = []
-    for name, events in _by_file_system(
-            one for one in record.events or () if one.kind in meanings
-            and one.severity > INFO and one.is_certain and not one.data):
+    for name, events in groups:
         longest = max((one.longest_s or 0 for one in events), default=0)
         kinds = [kind for kind in meanings if any(one.kind == kind for one in events)]
         on = " on it" if name else ""

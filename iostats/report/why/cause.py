@@ -19,6 +19,9 @@ OWN_PATTERN = "own_pattern"         # how it does its I/O: a finding
 UNKNOWN = "unknown"                 # cannot be told, because
 KINDS = (NOT_IN_LUSTRE, FAULT, BUSY_TARGET, SLOW_TARGET, OWN_PATTERN, UNKNOWN)
 
+SMALLEST = 0.05                     # of the job's time: less is no cause
+SLOWER = 1.5                        # times the time of other runs: what stands out
+
 # How sure it is.
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 

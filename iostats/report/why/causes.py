@@ -12,7 +12,6 @@ from collections import namedtuple
 from iostats.base.units import percent_text
 from iostats.report.advice.findings import findings_of, why_too_short
 from iostats.report.why import words
-from iostats.report.why.busy_targets import slow_targets
 from iostats.report.why.cause import (
     FAULT,
     HIGH,
@@ -21,13 +20,14 @@ from iostats.report.why.cause import (
     MEDIUM,
     NOT_IN_LUSTRE,
     OWN_PATTERN,
+    SLOWER,
+    SMALLEST,
     UNKNOWN,
     Cause,
 )
 from iostats.report.why.faults import faults_of, period
 from iostats.report.why.known_from import why_unknown
 from iostats.report.why.like_runs import beside, like_runs
-from iostats.report.why.slow_causes import SLOWER, SMALLEST, causes_of_slow
 from iostats.report.why.time_in_lustre import time_in_lustre
 from iostats.totals.record import Record
 
@@ -89,11 +89,13 @@ def _causes(record: Record, config: Any, history: JobHistory | None, like: Seque
             why_no_history: str, findings: Sequence[Finding]) -> list[Cause]:
     time, others = time_in_lustre(record), like_runs(record, like)
     faults = [one for one in faults_of(record, history, time) if one.part >= SMALLEST]
-    slow, known = slow_targets(history.targets if history else (),
-                               [(one.began, one.ended) for one in faults])
-    found = [_of_fault(one, record, history, config) for one in faults]
-    found += causes_of_slow(slow, time, _elapsed(record, history),
-                            record.coverage.node_seconds, others, config)
+    known, found = 0, [_of_fault(one, record, history, config) for one in faults]
+    if history is not None:             # a report alone has none, and starts sooner so
+        from iostats.report.why.busy_targets import slow_targets
+        from iostats.report.why.slow_causes import causes_of_slow
+        slow, known = slow_targets(history.targets, [(one.began, one.ended) for one in faults])
+        found += causes_of_slow(slow, time, _elapsed(record, history),
+                                record.coverage.node_seconds, others, config)
     too_short = why_too_short(record, config)
     found += [] if too_short else _not_in_lustre(time, record)
     found += _own_patterns([one for one in findings if one.id not in _NOT_OWN], time, found, others,

@@ -14,6 +14,8 @@ from iostats.report.why.cause import (
     LOW,
     MEDIUM,
     SLOW_TARGET,
+    SLOWER,
+    SMALLEST,
     Cause,
 )
 from iostats.report.why.like_runs import AS_USUAL, beside
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from iostats.report.why.like_runs import LikeRuns
     from iostats.report.why.time_in_lustre import TimeInLustre
 
-SMALLEST = 0.05                     # of the job's time
-SLOWER = 1.5                        # times the time of other runs
 _NO_JOB = "(no job)"
 _MOST_NAMED = 3                     # targets
 _MOST_OF_IT = 0.5                   # of the others' load, or it is not said to be of those alone

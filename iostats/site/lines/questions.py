@@ -145,8 +145,8 @@ class LineAnswers:
             "all": shown.form_of(whole.line, known, count, is_timed) if whole else None})
         did = lines.line.totals()
         if not is_timed and any(did.get(name) for name in ("reads", "writes", "operations")):
-            answer["why_not"]["latency"] = ("job_stats do not time requests there (Lustre up to "
-                                            "2.13)")
+            answer["why_not"]["latency"] = ("job_stats there do not time requests (Lustre servers "
+                                            "do since 2.14)")
         for target in targets:
             line, from_s = lines.targets[target]
             all_of = yield from self._all(found, file_system, target, parts[target], since, until)
@@ -248,8 +248,8 @@ class LineAnswers:
         if run.events or self._told():
             has.append("events")
         else:
-            why_not["events"] = "no storage server tells of events"
-        why_not["exports"] = "what clients did is kept by node, not by job: iostats query"
+            why_not["events"] = "no storage server reports events"
+        why_not["exports"] = "per node, not per job; see iostats query"
 
     def _why_no_harvest(self, run: RunTime) -> str:
         lines = self._lines
@@ -257,10 +257,11 @@ class LineAnswers:
         if not days[-1]:
             return "series_days is 0 ([site] of site.cfg): no time lines are kept"
         if not self._harvest.targets:
-            return "no storage server has told of its job_stats (iostats harvest)"
+            return "no storage server has reported job_stats (iostats harvest)"
         if run.ended is not None and self._now() - run.ended > days[-1] * 86400:
             return f"series_days is over: time lines are kept for {days[-1]} days"
-        return "no storage server has told of this job: it did no I/O there, or it is not tagged"
+        return ("no storage server has reported this job: it did no I/O there, no agent ran then, "
+                "or its requests carry no job id")
 
     # -- a file system
 
