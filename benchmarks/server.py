@@ -56,6 +56,7 @@ def _runs(directory, message, nodes, rounds):
 
 def one_run(name, directory, message, nodes, at_once=_AT_ONCE):
     """{nodes_per_s, memory_bytes, cpu_s, load_share, table_s} of a server's whole life."""
+    from iostats.base.units import count_text
     from iostats.wire import protocol
     port, secret = free_port(), os.path.join(directory, "secret")
     with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w",
@@ -76,7 +77,7 @@ def one_run(name, directory, message, nodes, at_once=_AT_ONCE):
         said = load({"port": port, "key": key, "kind": kind, "nodes": nodes,
                      "at_once": at_once, "report": {**message, "ended": time.time()}}, directory)
         memory_bytes, cpu_s = server.wait()
-        if f"{nodes} of {nodes} nodes reported".encode() not in server.output:
+        if f": {count_text(nodes, 'node')}, ".encode() not in server.output:     # all of them
             raise BenchmarkError(f"{name}: {server.output[:200]!r}")
         return {"nodes_per_s": nodes / said["seconds"], "memory_bytes": memory_bytes,
                 "cpu_s": cpu_s, "load_share": said["cpu_s"] / said["seconds"],

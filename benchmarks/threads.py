@@ -17,6 +17,7 @@ import threading
 import time
 
 from iostats.base import config as site
+from iostats.base.units import count_text
 from iostats.report import job_tables
 from iostats.server.job_server import JobServer, totals_options
 from iostats.totals.job_totals import Totals
@@ -104,7 +105,7 @@ def main():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     complete.wait()
     if plain:
-        print(f"{len(plain.nodes)} of {options.nodes} nodes reported", flush=True)
+        print(f"Job {options.job}: {count_text(len(plain.nodes), 'node')}, added up", flush=True)
         server.shutdown()
         return
     record = job_tables.labelled(totals.record(), config)
