@@ -121,7 +121,7 @@ class Agent:
                 self.clients is None or not self.clients.is_on
                 or config["harvest.exports"] == "no"):
             if self.clients is not None:
-                self.clients.keep(is_last=True)
+                self.clients.keep()
             self._begin_clients()
         if news:
             if self.events is not None:
@@ -166,7 +166,7 @@ class Agent:
         if self._settings is not None:
             self._settings.end()
         if self.clients is not None:
-            self.clients.keep(is_last=True)
+            self.clients.keep()
         if self.events is not None:
             self.events.end()
 

@@ -103,9 +103,8 @@ def between(before: Life, now: Glance, is_restarted: bool, read_ns: tuple[int, i
             return _same_life(before, now)
         if not is_restarted:
             return _another_life(before, now, read_ns)
-    if is_restarted:                        # what is of the time in which it could not be read?
-        is_of_now = None not in before.amounts or now.start_ns > read_ns[1]
-        return whole(now) if is_of_now else first(now)
+    if is_restarted:
+        return ClientGain(_after_gap(before, now), *whole(now)[1:])
     if before.start_ns or now.start_ns:
         return _header_changed(before, now, read_ns)
     return _by_counters(before, now)
@@ -132,14 +131,20 @@ def _same_life(before: Life, now: Glance) -> ClientGain:
 
 
 def _another_life(before: Life, now: Glance, read_ns: tuple[int, int]) -> ClientGain:
-    amounts = _known(now.amounts)
-    if now.start_ns <= read_ns[1] + SLACK_NS:
-        # It may have begun before the file was tried last, in vain: what is of this time?
-        amounts = tuple(0 if old is None else new for new, old in zip(amounts, before.amounts))
-        if read_ns[0] - SLACK_NS <= now.start_ns:
-            # The clear may have fallen into the reading before: that one may have counted some.
-            amounts = tuple(max(0, new - (old or 0)) for new, old in zip(amounts, before.amounts))
+    amounts = _after_gap(before, now)
+    if read_ns[0] - SLACK_NS <= now.start_ns <= read_ns[1] + SLACK_NS:
+        # The clear may have fallen into the reading before: that one may have counted some.
+        amounts = tuple(max(0, new - (old or 0)) for new, old in zip(amounts, before.amounts))
     return ClientGain(amounts, Life(*now[:3]), RESET)
+
+
+def _after_gap(before: Life, now: Glance) -> tuple[int, ...]:
+    """
+    The amounts of another life, 0 for those that could not be read before: it may have begun before
+    that try, and start_time does not prove that it did not, as the clock may have been set.
+    """
+    return tuple(0 if old is None else new
+                 for new, old in zip(_known(now.amounts), before.amounts))
 
 
 def _header_changed(before: Life, now: Glance, read_ns: tuple[int, int]) -> ClientGain:

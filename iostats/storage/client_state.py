@@ -141,9 +141,10 @@ def _loaded(stream: _Inflated) -> tuple[dict[str, Any], dict[Key, ClientTable], 
     first, until = head["swept_ns"]
     return ({"epoch": head["epoch"], "boot_id": _text(head["boot_id"]),
              "file_systems": list(head["file_systems"]),
-             "is_last": head["is_last"] is True, "swept_at": float(head["swept_at"]),
+             "swept_at": float(head["swept_at"]),
              "swept_ns": (int(first), int(until)),
-             "began": {_key(key): float(at) for key, at in head["began"]}}, tables, sums,
+             "swept_since_boot": _seconds(head["swept_since_boot"]),
+             "began": {_key(key): _seconds(at) for key, at in head["began"]}}, tables, sums,
             {_key(key): [_loss(one) for one in losses] for key, losses in head["untold"]})
 
 
@@ -157,6 +158,10 @@ def _loss(one: Any) -> dict[str, Any]:
 def _key(key: Any) -> Key:
     file_system, name = key
     return _text(file_system), _text(name)
+
+
+def _seconds(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _text(value: Any) -> str:

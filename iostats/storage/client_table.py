@@ -52,15 +52,16 @@ _SAID = 200                        # characters of a name or a file that are sho
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 
-TableReading = namedtuple("TableReading", "losses bad why refused has_gap")
+TableReading = namedtuple("TableReading", "losses bad why refused first_ns")
 TableReading.__doc__ = """
 What one reading of a target's exports lacks.
 
 Attributes:
-    losses: [(nid or "" for all, one of clients_encoder.LOSSES)].
+    losses: [(nid or "" for all, one of clients_encoder.LOSSES, when the counters began again by
+        start_time, or 0)].
     bad: directories and files that could not be read or understood; `why`: the first of them.
     refused: why not one of them could be read; "" where one was.
-    has_gap: what a client had done by the reading before is no longer known.
+    first_ns: the first start_time of files that are new, or began again; 0 for none.
 """
 
 
@@ -73,6 +74,8 @@ class ClientTable:
     Attributes:
         is_read: it was read at least once; until then all that is there is older than we know.
         instance: how often the target was started, by its file `instance`; "" where it has none.
+        directories: where its files may be, as of LocalTarget.
+        started_at: by when it was started, s since the boot; None where that is not known.
         is_stopped: it was, since the last reading: the machine was booted.
         read_from: agent's clock when the last reading, or try, began, seconds since 1970.
         read_ns: when the last reading, or try, began and ended, ns of the wall clock.
@@ -81,7 +84,10 @@ class ClientTable:
 
     def __init__(self, came_at: tuple[float, tuple[int, int]] | None = None) -> None:
         self.is_read, self._is_full = came_at is not None, False
+        self._has_gap = False
         self.instance, self.is_stopped = "", False
+        self.directories: list[str] = []
+        self.started_at: float | None = None
         self.read_from, self.read_ns = came_at or (0.0, (0, 0))
         self.rows: dict[str, int] = {}
         self._starts, self._amounts = array("q"), array("Q")        # five of each client
@@ -136,15 +142,12 @@ class ClientTable:
         self._amounts = array("Q", [self._amounts[row * FIELDS + place] for row in rows
                                     for place in range(FIELDS)])
 
-    def not_read(self, at_ns: int) -> bool:
-        """
-        The target could not be read: what comes in before it can is not known.  Was it, before?
-        """
-        self.read_ns, was_known = (at_ns, at_ns), any(one != _UNKNOWN for one in self._amounts)
+    def not_read(self, at_ns: int) -> None:
+        """The target could not be read: what comes in before it can is not known."""
+        self.read_ns, self._has_gap = (at_ns, at_ns), True
         self._amounts[:] = array("Q", [_UNKNOWN]) * len(self._amounts)
         self._marks[:] = array("q", [_NO_MARK]) * len(self._marks)
         self._counts.forget()
-        return was_known
 
     def read(self, directory: str, is_restarted: bool, sums: NidSums,
              rest: Callable[[], object] = lambda: None,
@@ -155,8 +158,8 @@ class ClientTable:
         `is_restarted`: the target was started since the last reading; `rest`: called now and then;
         `wall_ns`: the clock of start_time.  OSError where the directory cannot be read.
         """
-        reading = _Reading(self, directory, is_restarted, sums)
         began_ns = wall_ns()
+        reading = _Reading(self, directory, is_restarted, sums, began_ns)
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             listed = os.listdir(handle)
@@ -170,7 +173,7 @@ class ClientTable:
             os.close(handle)
         if reading.removed:
             self._forget(reading.removed)
-        self.is_read, self._is_full = True, reading.is_full
+        self.is_read, self._is_full, self._has_gap = True, reading.is_full, False
         self.read_ns = began_ns, wall_ns()
         return reading.result()
 
@@ -208,9 +211,10 @@ class ClientTable:
     def kept(self) -> tuple[dict[str, Any], list[array[int]]]:
         """(what can be JSON, arrays), of which of_kept makes it again; the rows are apart."""
         names, counts = self._counts.kept()
-        return ({"is_read": self.is_read, "is_full": self._is_full, "instance": self.instance,
-                 "is_stopped": self.is_stopped, "read_from": self.read_from,
-                 "read_ns": self.read_ns, "forms": names},
+        return ({"is_read": self.is_read, "is_full": self._is_full, "has_gap": self._has_gap,
+                 "instance": self.instance, "directories": self.directories,
+                 "is_stopped": self.is_stopped, "started_at": self.started_at,
+                 "read_from": self.read_from, "read_ns": self.read_ns, "forms": names},
                 [self._starts, self._amounts, *counts])
 
     @classmethod
@@ -220,7 +224,10 @@ class ClientTable:
         first, until = head["read_ns"]
         one = cls((float(head["read_from"]), (int(first), int(until))))
         one.is_read, one._is_full = bool(head["is_read"]), bool(head["is_full"])
+        one._has_gap = bool(head["has_gap"])
         one.instance, one.is_stopped = str(head["instance"]), bool(head["is_stopped"])
+        one.directories, started_at = [*map(str, head["directories"])], head["started_at"]
+        one.started_at = None if started_at is None else float(started_at)
         one.rows = {sys.intern(nid): _number(row) for row, nid in enumerate(nids)}
         one._starts = array_of("q", next(arrays), len(nids))
         one._amounts = array_of("Q", next(arrays), len(nids) * FIELDS)
@@ -228,26 +235,35 @@ class ClientTable:
         one._counts = KeptCounts.of_kept(head["forms"], len(nids), arrays)
         return one
 
-    def is_older(self, start_ns: int) -> bool:
-        """A file that is new here was there before the last reading, which missed it."""
-        return 0 < start_ns < self.read_ns[0] - 2 * SLACK_NS
+    def is_next(self, instance: str) -> bool:
+        """Whether a target that has this `instance` was started once since it was read last."""
+        return bool(instance and self.instance) and int(instance) == int(self.instance) + 1
 
-    @property
-    def is_full(self) -> bool:
-        """The last reading left clients out: one that is new is not known to be."""
-        return self._is_full
+    def start_ns(self, nid: str) -> int:
+        """When a client's file began; 0 where it does not show that, or is gone."""
+        row = self.rows.get(nid)
+        return 0 if row is None else self._starts[row]
+
+    def why_not_new(self, start_ns: int, is_restarted: bool) -> str:
+        """
+        Why a file that is new here may have been there at the last reading, or try; "" where it
+        was not.
+        """
+        is_older = not is_restarted and 0 < start_ns < self.read_ns[0] - 2 * SLACK_NS
+        return TOO_MANY if self._is_full else UNREADABLE if self._has_gap or is_older else ""
 
 
 class _Reading:
     """One reading of a ClientTable: what came in, and what it lacks."""
 
     def __init__(self, table: ClientTable, directory: str, is_restarted: bool,
-                 sums: NidSums) -> None:
+                 sums: NidSums, began_ns: int) -> None:
         self._table, self._directory, self._is_restarted = table, directory, is_restarted
         self._sums, self.read, self.is_full = sums, 0, False
-        self.removed: list[str] = []
-        self._losses: list[tuple[str, str]] = []
-        self._bad, self._why, self._errors, self._has_gap = 0, "", 0, False
+        self._began_ns, self.removed, self._new = began_ns, list[str](), set[str]()
+        self._losses: list[tuple[str, str, int]] = []
+        self._first_ns = 0
+        self._bad, self._why, self._errors = 0, "", 0
 
     def changed(self, nid: str, row: int | None, data: bytes, mark: int) -> None:
         """These are the bytes of a client's file, and not those of the last reading."""
@@ -269,18 +285,22 @@ class _Reading:
             gain = client_lives.between(table.life(row), now, self._is_restarted, table.read_ns)
         elif not table.is_read:
             gain = client_lives.first(now)
-        elif table.is_full or table.is_older(now.start_ns):
-            gain = client_lives.first(now)._replace(why=TOO_MANY if table.is_full else UNREADABLE)
+        elif why := table.why_not_new(now.start_ns, self._is_restarted):
+            gain = client_lives.first(now)._replace(why=why)
         else:
             gain = client_lives.whole(now)
-        if row is not None and None in gain.life.amounts:
-            self._has_gap |= None not in table.life(row).amounts
+        if row is None:
+            self._new.add(nid)
+        # Not where the last reading may have met the clear: then some of what came since is lost.
+        began_again = gain.why == RESET and now.start_ns > table.read_ns[1] + SLACK_NS
         table.put(nid, gain.life, _NO_MARK if gain.why else mark)
         self._sums.add(nid, gain.amounts)
         if now.why:
             self._note(now.why)
+        if now.start_ns:
+            self._first_ns = min(self._first_ns or now.start_ns, now.start_ns)
         if gain.why:
-            self._losses.append((nid, gain.why))
+            self._losses.append((nid, gain.why, now.start_ns if began_again else 0))
 
     def failed(self, nid: str, error: OSError) -> None:
         """A client's file could not be read."""
@@ -288,32 +308,53 @@ class _Reading:
         if error.errno in _GONE:
             if row is not None:                     # exports/clear, without a client at the time
                 self.removed.append(nid)
-                self._losses.append((nid, REMOVED))
+                self._losses.append((nid, REMOVED, 0))
         elif row is not None or (nid_of(nid) is not None and len(table.rows) < MOST_CLIENTS):
             self._errors += 1
-            self._has_gap |= row is not None and None not in table.life(row).amounts
             self._note(f"{self._directory}/{nid}/stats: {error.strerror or error}")
             table.put(nid, client_lives.unreadable(table.life(row)).life if row is not None
                       else Life(0, NOT_KNOWN, None))
             self._sums.add(nid, client_lives.NOTHING)
-            self._losses.append((nid, UNREADABLE))
+            self._losses.append((nid, UNREADABLE, 0))
 
     def _note(self, why: str) -> None:
         self._bad, self._why = self._bad + 1, self._why or why
 
     def result(self) -> TableReading:
-        losses = self._losses
+        losses, table = self._losses, self._table
+        starts = [start_ns for _, why, start_ns in losses if why == RESET]
+        new, covered_ns = self._new, 0
         if self._is_restarted:                      # which is said of all of them
-            losses = [(nid, why) for nid, why in losses if why not in (REMOVED, RESET)]
-        elif any(why in (RESET, REMOVED) for _, why in losses):
+            losses = [one for one in losses if one[1] not in (REMOVED, RESET)]
+            new, covered_ns = {*table.rows}, self._first_ns
+        elif self._may_all_be_reset():
             # It may have been exports/clear: others may have overtaken their old numbers, or were
-            # made since the last reading, and cleared, or removed, before this one.
-            losses = [*losses, ("", MAYBE_RESET)]
+            # made since the last reading, and cleared, or removed, before this one.  That was by
+            # the last start_time, as it sets that of all files that it leaves.
+            covered_ns = 0 if 0 in starts else max(starts, default=0)
+            losses = [*((nid, why, covered_ns if why == REMOVED else start_ns)
+                        for nid, why, start_ns in losses), ("", MAYBE_RESET, covered_ns)]
+        if covered_ns or (starts and losses is self._losses):
+            # One that began later may be new, or new and cleared.
+            losses = [*losses, *((nid, MAYBE_RESET, table.start_ns(nid)) for nid in new
+                                 if table.start_ns(nid) > covered_ns + SLACK_NS)]
         if self.is_full:
-            losses = [*losses, ("", TOO_MANY)]
+            losses = [*losses, ("", TOO_MANY, 0)]
         return TableReading(losses, self._bad, self._why,
                             self._why if self._errors and not self.read else "",
-                            self._has_gap)
+                            self._first_ns)
+
+    def _may_all_be_reset(self) -> bool:
+        """
+        Whether exports/clear may be what began files again: it leaves out none.  So it was not
+        where another file goes on, and no file began again, or went, while this reading did.
+        """
+        table, why_of = self._table, {nid: why for nid, why, _ in self._losses}
+        ended = [nid for nid, why in why_of.items() if why in (RESET, REMOVED)]
+        goes_on = any(table.start_ns(nid) and nid not in why_of
+                      for nid in table.rows.keys() - self._new)
+        return bool(ended) and not (goes_on and all(
+            0 < table.start_ns(nid) < self._began_ns - SLACK_NS for nid in ended))
 
 
 def read_file(directory: int, nid: str) -> bytes:

@@ -7,11 +7,8 @@ What each client does to the targets of this storage server, by their exports, s
 An epoch begins where nothing vouches for what came before: with the first reading, and where the
 state that was kept on the disk (client_state.py) is gone or damaged.  What the files have by then
 is no one's; from there on every number goes up by what was done, and where some of it may be
-missing, that is said (losses).  Since the numbers are cumulative, an agent that is killed and goes
-on from an older state comes to the same ones; where it would not (a life ended: cleared, removed,
-restarted; or something cannot be read any more), the state is kept before that is told to anybody.
-A life that ended after the state was kept, while no agent looked, takes along what was told of it
-since then: then another epoch begins, or its clients would be behind what was told.
+missing, that is said (losses).  The state is on the disk before what was read is sent, so that an
+agent which is killed loses nothing: the next one goes on from the last sweep.
 
 What came in while a file or a target could not be read is left out, and said: it would be booked
 on a sweep in which it was not done.
@@ -28,12 +25,10 @@ from iostats.node import identity as this_node
 from iostats.storage import client_state
 from iostats.storage.client_table import ClientTable
 from iostats.storage.nid_sums import FIELDS, NidSums
-from iostats.storage.targets import exports_of, instance_of
+from iostats.storage.targets import LocalTarget, exports_of, instance_of, is_there
 from iostats.wire.messages.clients_encoder import (
     LEFT,
     MOST_LOSSES,
-    REMOVED,
-    RESET,
     RESTARTED,
     UNREADABLE,
     block_head,
@@ -48,15 +43,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.storage.schedule import Pace, SweepClock
-    from iostats.storage.targets import LocalTarget
     from iostats.wire.messages.sweep_encoder import SweepMessages
 
     Key = tuple[str, str]                      # (file system, "OST" or "MDT", or a target's name)
 
 STATE = "clients.state"                        # in [harvest] spool_dir
-KEEP_EVERY_S = 600.0
 MOST_KNOWN = 200_000                           # NIDs of a file system; then another epoch begins
-_ENDED = (RESET, REMOVED, RESTARTED, LEFT)     # an older state would not come to the same numbers
+_STEADY_S = 0.5                    # two clocks of a machine between two sweeps
 _TOO_LONG = 3                                  # sweeps in a row
 
 
@@ -79,6 +72,7 @@ class Clients:
                  say: Callable[..., None], wall_ns: Callable[[], int] = time.time_ns) -> None:
         self._path, self._file_systems = path, list(file_systems)
         self._clock, self._pace, self._say, self._wall_ns = clock, pace, say, wall_ns
+        self._since_boot = clock.steady
         self._boot_id = this_node.boot_id()
         self._chosen_before: list[str] | None = None       # until the next reading is whole
         self.is_on, self.cpu_s, self._why_off, self._too_long = True, 0.0, "", 0
@@ -90,11 +84,11 @@ class Clients:
         self.epoch = os.urandom(8).hex()
         self._tables: dict[Key, ClientTable] = {}
         self._sums: dict[Key, NidSums] = {}
-        self._began: dict[Key, float] = {}                 # since when these are added up
-        self._is_first, self._must_keep, self._is_whole = True, True, True
-        self._may_lag = False                              # more was told than the state knows
+        # Since when these are added up, s since the boot; None: since an earlier one.
+        self._began: dict[Key, float | None] = {}
+        self._is_first, self._is_whole = True, True
         self._swept_at, self._swept_ns = 0.0, (0, 0)
-        self._kept_at = 0.0
+        self._swept_since_boot: float | None = None
         self._heads: list[dict[str, Any]] = []             # of this sweep's blocks
         # Losses that the site's server may not have, and those that it has; None: not known.
         self._untold: dict[Key, list[dict[str, Any]]] = {}
@@ -143,66 +137,66 @@ class Clients:
         if any(len(sums.rows) > MOST_KNOWN for sums in self._sums.values()):
             self._say(f"more than {MOST_KNOWN} clients were seen: their amounts begin anew")
             self._begin()
-        swept_at, wall_ns = self._clock.now(), self._wall_ns()
+        swept_at, wall_ns, since_boot = self._clock.now(), self._wall_ns(), self._since_boot()
         losses: dict[Key, list[dict[str, Any]]] = {}
         parts: dict[Key, dict[str, Any]] = {}
         here = {(one.file_system, one.name) for one in found}
         for key in sorted(self._tables.keys() - here):
-            self._lost(losses, key, self._tables.pop(key), [("", LEFT)], swept_at)
+            table = self._tables[key]
+            # A listing that fails, or races with another target's end, shows less.
+            if _is_chosen(key[0], self._file_systems) and is_there(table.directories):
+                found = [*found, LocalTarget(*key, table.directories, None)]
+                continue
+            del self._tables[key]
+            self._lost(losses, key, table, [("", LEFT, None)], swept_at)
         for target in found:
             key = target.file_system, target.name
             part = parts.setdefault(_of(key), {
-                "from": self._clock.now(), "since_boot": (self._boot_id, self._clock.steady()),
-                "targets": [], "unreadable": {}, "bad": 0, "why": ""})
+                **_nothing_read(self._clock.now()),
+                "since_boot": (self._boot_id, self._clock.steady())})
             self._read_target(key, target, part, losses)
             part["until"] = self._clock.now()
         self._heads = []
         for key in sorted({*parts, *losses, *self._sums}):
-            part = parts.get(key) or {"from": swept_at, "until": self._clock.now(), "targets": [],
-                                      "unreadable": {}, "bad": 0, "why": ""}
+            part = parts.get(key) or _nothing_read(swept_at)
             some = losses.get(key, [])
             self._untold[key] = fewer([*self._untold.get(key, ()), *some])
             self._heads.append(block_head(
-                *key, self.epoch, part["from"], part["until"], len(self._of_kind(key).rows),
+                *key, self.epoch, part["from"], part.get("until") or self._clock.now(),
+                len(self._of_kind(key).rows),
                 part["targets"], part["unreadable"], some, part["bad"], part["why"],
-                self._began[key], part.get("since_boot")))
-        has_ended = any(one["why"] in _ENDED for some in losses.values() for one in some)
-        if has_ended and self._may_lag:
-            self._say("clients' counters began again while no agent ran, and the agent before was "
-                      "killed: clients' amounts begin anew")
-            self._begin()
-            return self._read(found)
+                self._began_at(key), part.get("since_boot"), part["instances"], part["started"]))
         self._swept_at, self._swept_ns = swept_at, (wall_ns, self._wall_ns())
-        self._is_first = self._may_lag = False
-        self._must_keep |= has_ended or self._chosen_before is not None
-        self._chosen_before = None
+        self._swept_since_boot = since_boot
+        self._is_first, self._chosen_before = False, None
         self.cpu_s, self._is_whole = time.thread_time() - began, True
-        if self._must_keep:
-            self.keep()
+        self.keep()
 
     def _read_target(self, key: Key, target: LocalTarget, part: dict[str, Any],
                      losses: dict[Key, list[dict[str, Any]]]) -> None:
         table, at = self._tables.get(key), self._clock.now()
+        instance = instance_of(target)
         if table is None:
             # One that was not here at the last sweep has come since then: its files began at 0.
-            table = self._tables[key] = ClientTable(
-                None if self._has_come(key[0]) else (self._swept_at, self._swept_ns))
-            if self._has_come(key[0]):
+            is_first = self._has_come(key[0])
+            table = ClientTable(None if is_first else (self._swept_at, self._swept_ns))
+            if is_first:
                 table.read_from = at
-        name, was_read, found = target.name, table.is_read, []
-        instance = instance_of(target)
+        name, was_read, is_new = target.name, table.is_read, key not in self._tables
+        self._tables[key] = table
+        found: list[tuple[str, str, float | None]] = []
+        table.directories = target.directories
         is_restarted = table.is_stopped or bool(
             instance and table.instance and instance != table.instance)
         try:
             reading = table.read(exports_of(target), is_restarted, self._of_kind(_of(key)),
                                  self._pace.rest, self._wall_ns)
         except OSError as error:
-            self._must_keep |= table.not_read(self._wall_ns())
+            table.not_read(self._wall_ns())
             why = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
         else:
             why = reading.refused
-            self._must_keep |= reading.has_gap
-            found = reading.losses
+            found = [(nid, why, self._moment(start_ns)) for nid, why, start_ns in reading.losses]
             part["bad"] += reading.bad
             part["why"] = part["why"] or reading.why
             if reading.bad:
@@ -211,27 +205,61 @@ class Clients:
         if why:
             part["unreadable"][name] = why[:LONGEST_WHY]
             self._say(f"{key[0]}-{name}: its exports cannot be read: {one_line(why)}", (key, "no"))
-            found = [("", UNREADABLE)] if was_read else []
+            found = [("", UNREADABLE, None)] if was_read else []
         else:
             part["targets"].append(name)
-            table.instance, table.is_stopped = instance or table.instance, False
+            if instance:
+                part["instances"][name] = int(instance)
+            if is_new or is_restarted:
+                moment = self._moment(reading.first_ns)
+                table.started_at = self._since_boot() if moment is None else moment
+            if table.started_at is not None:
+                part["started"][name] = self._by_clock(table.started_at)
             if is_restarted and was_read:
-                found = [("", RESTARTED), *found]
+                # Where it was started once since the boot, nobody else had it meanwhile.
+                is_once = table.is_stopped and table.is_next(instance)
+                found = [("", RESTARTED, 0.0 if is_once else table.started_at), *found]
+            table.instance, table.is_stopped = instance or table.instance, False
         self._lost(losses, key, table, found, self._clock.now())
         table.read_from = at
 
     def _of_kind(self, key: Key) -> NidSums:
-        self._began.setdefault(key, self._clock.now() if self._has_come(key[0])
-                               else self._swept_at)
+        self._began.setdefault(key, self._since_boot() if self._has_come(key[0])
+                               else self._swept_since_boot)
         return self._sums.setdefault(key, NidSums())
 
-    @staticmethod
-    def _lost(losses: dict[Key, list[dict[str, Any]]], key: Key, table: ClientTable,
-              found: Sequence[tuple[str, str]], until: float) -> None:
-        since = round(min(table.read_from, until), 6)
-        losses.setdefault(_of(key), []).extend(
-            {"since": since, "until": round(until, 6), "target": key[1], "nid": nid, "why": why}
-            for nid, why in found)
+    def _began_at(self, key: Key) -> float | None:
+        """Since when these are added up, by the agent's clock."""
+        began = self._began[key]
+        return None if began is None else self._by_clock(began)
+
+    def _by_clock(self, since_boot: float) -> float:
+        """A moment after the boot, by the agent's clock as it goes now."""
+        return self._clock.now() - (self._since_boot() - since_boot)
+
+    def _moment(self, start_ns: int) -> float | None:
+        """
+        By when a file's start_time was, s since the boot; None where that does not show: the
+        kernel's clock was set since the last sweep, or may have been, or it was before that.
+        """
+        wall_ns, since_boot = self._wall_ns(), self._since_boot()
+        then_ns, then = self._swept_ns[0], self._swept_since_boot
+        if then is None or start_ns < then_ns or abs(
+                (wall_ns - then_ns) / 1e9 - (since_boot - then)) > _STEADY_S:
+            return None
+        return since_boot - max(0.0, (wall_ns - start_ns) / 1e9 - _STEADY_S)
+
+    def _lost(self, losses: dict[Key, list[dict[str, Any]]], key: Key, table: ClientTable,
+              found: Sequence[tuple[str, str, float | None]], until: float) -> None:
+        """
+        Note [(nid, why, by when it was lost, s since the boot; None: by `until`)] of a target,
+        since it was read before.
+        """
+        for nid, why, moment in found:
+            at = until if moment is None else min(self._by_clock(moment), until)
+            losses.setdefault(_of(key), []).append({
+                "since": round(min(table.read_from, at), 6), "until": round(at, 6),
+                "target": key[1], "nid": nid, "why": why})
 
     # -- sending
 
@@ -250,8 +278,6 @@ class Clients:
                 parts.add_packed(block, ended)
             sums.news.clear()
         self._heads = []
-        if self._clock.now() - self._kept_at > KEEP_EVERY_S:
-            self.keep()
 
     def delivered(self) -> None:
         """The site's server has all that was sent."""
@@ -309,22 +335,22 @@ class Clients:
 
     # -- the state
 
-    def keep(self, is_last: bool = False) -> None:
+    def keep(self) -> None:
         """
-        Keep the state on the disk; a line where that fails.  `is_last`: at an orderly end, so that
-        nothing is told after it.
+        Store the state on the disk: before the site's server gets what was read, so that another
+        agent never goes on from less than was sent.  Where that fails: a line, and no state.
         """
         if not self._is_whole or not self.is_on or self._is_first:
             return
-        self._kept_at = self._clock.now()
         try:
             client_state.save(self._path, {
                 "epoch": self.epoch, "boot_id": self._boot_id, "file_systems": self._file_systems,
-                "is_last": is_last, "swept_at": self._swept_at, "swept_ns": self._swept_ns,
-                "began": [[key, at] for key, at in self._began.items()]}, self._tables,
+                "swept_at": self._swept_at, "swept_ns": self._swept_ns,
+                "swept_since_boot": self._swept_since_boot, "began": [*self._began.items()]},
+                self._tables,
                 self._sums, self._untold)
-            self._must_keep = False
         except OSError as error:
+            private_files.forget(self._path)
             self._say(f"{self._path}: cannot be kept: {error.strerror}; clients' amounts may begin "
                       f"anew when the agent does")
 
@@ -344,16 +370,22 @@ class Clients:
                                                               untold)
         self._swept_at, self._swept_ns = head["swept_at"], head["swept_ns"]
         self._began = head["began"]
-        self._is_first = self._must_keep = False
-        self._may_lag, self._told = not head["is_last"], None
-        self._kept_at = self._clock.now()
+        self._swept_since_boot = head["swept_since_boot"]
+        self._is_first, self._told = False, None
         if head["boot_id"] != self._boot_id:
+            self._swept_since_boot, self._began = None, dict.fromkeys(self._began)
             for table in self._tables.values():
-                table.is_stopped = True
+                table.is_stopped, table.started_at = True, None
 
 
 def _is_chosen(file_system: str, choice: Sequence[str]) -> bool:
     return not choice or file_system in choice
+
+
+def _nothing_read(at: float) -> dict[str, Any]:
+    """A part of a sweep that begins; the members are those of block_head."""
+    return {"from": at, "targets": [], "unreadable": {}, "bad": 0, "why": "", "instances": {},
+            "started": {}}
 
 
 def _of(key: Key) -> Key:

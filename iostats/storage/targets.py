@@ -111,6 +111,19 @@ def booted_at_ns() -> int:
     return time.time_ns() - round(seconds_since_boot() * 1e9)
 
 
+def is_there(directories: Iterable[str]) -> bool:
+    """Whether one of a target's directories is there, or may be."""
+    for path in directories:
+        try:
+            os.stat(path)
+            return True
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return True
+    return False
+
+
 def exports_of(target: LocalTarget) -> str:
     """The directory of its exports, in the first place that has it; OSError."""
     failed: OSError | None = None

@@ -106,7 +106,7 @@ def test_an_agent_that_is_started_again_goes_on_with_the_choice(one, tmp_path):
     server.sweep(23)
     server.choose()
     server.sweep(37)
-    server.clients.keep(is_last=True)
+    server.clients.keep()
     again = one()
     again.kernels, again.now = server.kernels, server.now
     again.account = server.account

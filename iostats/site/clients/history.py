@@ -115,7 +115,7 @@ class ClientSums:
         """The ClientTotals of one client, of those that are asked for."""
         at = number if self._only is None else int(numpy.searchsorted(self._only, number))
         low = self.low[at]
-        why = [*self.reasons.get(-1, ()), *self.reasons.get(number, ())]
+        why = [*dict.fromkeys([*self.reasons.get(-1, ()), *self.reasons.get(number, ())])]
         return ClientTotals(low.tolist(), (low + self.edge[at]).tolist(), bool(why), why)
 
     def having(self) -> list[int]:

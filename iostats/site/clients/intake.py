@@ -187,6 +187,7 @@ class ClientHarvest:
                 self._gained.add(source)
                 for loser, loss in taken_over(source, self._sources_of(key[1])):
                     self._store.mark(key[1], loser, loss)
+                    source.mark_rates(loss)
             self.names.see(source.nids.names[known:])
             if len(source.unkept) >= _MOST_UNKEPT:
                 self._is_due = True
@@ -282,6 +283,8 @@ class ClientHarvest:
             for key in gone:
                 del self.sources[key]
                 self._checkpoints.drop(key)
+        for one in self.sources.values():
+            one.drop_before(self._now() - keep_s - _DAY_S)
 
     def close(self) -> None:
         """Before an orderly end."""

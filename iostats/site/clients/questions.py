@@ -5,7 +5,7 @@ Questions to what clients did: several at once, and what was not read of the tim
 from __future__ import annotations
 
 from iostats.site.clients.history import NO_SLACK, ClientSums
-from iostats.site.clients.rates import SILENT, readers_of
+from iostats.site.clients.rates import SILENT, UNREPORTED, readers_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def mark_unread(sums: ClientSums, sources: list[ClientSource], silent: Iterable[
                     default=one.first)
         if began is None or began > since:
             sums.mark(-1, f"{one.node}: its clients were not read before")
+        if one.whole.get(target, until) < until and not one.is_read(target):
+            sums.mark(-1, f"{one.node}: {one.file_system}-{target}: {UNREPORTED}")
         if one.read_from is None or one.read_from < until:
             sums.mark(-1, f"{one.node}: its clients were not read up to then")
     if sources and sources[0].nids.left_out:

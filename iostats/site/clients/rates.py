@@ -48,7 +48,7 @@ Attributes:
 """
 
 NOT_MEASURED = ("the time since the reading before is not measured by a clock that cannot be set")
-
+UNREPORTED = "the target left, and no storage server reports its clients"
 SILENT = "it tells nothing of its clients ([harvest] exports there)"
 GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
 
@@ -99,7 +99,8 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
     `pause_of`: seconds between two sweeps of a storage server; `totals`: ClientRates.totals of all
     `nids`; `silent`: storage servers that have targets, and tell nothing of clients.
     """
-    readers = set(readers_of(sources).values())
+    of_targets = readers_of(sources)
+    readers = set(of_targets.values())
     current = current_of(sources, now)
     if not current:
         return None
@@ -107,6 +108,8 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
     is_known, is_low = numpy.zeros(len(nids), bool), numpy.zeros(len(nids), bool)
     missing: dict[str, str] = dict.fromkeys(silent, SILENT)
     estimated: dict[str, str] = {}
+    missing.update((one.node, f"{target}: {UNREPORTED}") for target, one in of_targets.items()
+                   if target in one.whole and not one.is_read(target))
     for one in current:
         pause, last = pause_of(one.node), one.last
         assert last is not None

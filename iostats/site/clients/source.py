@@ -44,13 +44,14 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from iostats.site.clients.nids import KnownNids
-    from iostats.wire.messages.clients import ClientBlock
+    from iostats.wire.messages.clients import ClientBlock, ClientBlockHead, ClientLoss
 
     _Array = numpy.typing.NDArray[Any]
 
 DAMAGED = "what it told was damaged in the store"
 IMPOSSIBLE = "it told of more than a client can do"
 MOST_NAMED = 1000               # clients of one reading that are marked one by one
+_STEADY_S = 0.1                 # of two clocks between two readings
 _LARGEST_GAIN = 2**52           # 4 PiB between two readings; so that sums stay below 2^63
 
 
@@ -69,8 +70,12 @@ class ClientSource:
         began_of: {target: since when it is counted}, also of those that have left.
         read_until: when that ended.
         since_boot: of ClientBlockHead, of the last whole reading.
-        whole: {target: when the last reading began in which it was read whole}, of those that
-            have not left.
+        told_from: when it began, by the agent's clock.
+        whole: {target: when the last reading began in which it was read whole}, of those that no
+            other storage server has read since then.
+        left, instances: {target: by when it had left this storage server}, {target: how often it
+            was started, as it was read last}, of those in `whole`.
+        started: {target: by when it had been started}, of the last reading.
         last: the last ClientReading; `slot`: its sweep's.
         unkept: [ClientReading] that are not in the history yet.
         broken_since: since when something of it was lost from the store; None.
@@ -78,8 +83,8 @@ class ClientSource:
     """
 
     __slots__ = ("amounts", "began_of", "behind", "broken_since", "epoch", "file_system", "first",
-                 "gains", "is_known", "kind", "last", "losses", "nids", "node", "read_from",
-                 "read_until", "since_boot", "unkept", "whole")
+                 "gains", "instances", "is_known", "kind", "last", "left", "losses", "nids", "node",
+                 "read_from", "read_until", "since_boot", "started", "told_from", "unkept", "whole")
 
     def __init__(self, node: str, file_system: str, kind: str, nids: KnownNids) -> None:
         self.node, self.file_system, self.kind, self.nids = node, file_system, kind, nids
@@ -90,9 +95,13 @@ class ClientSource:
         self.first: float | None = None
         self.read_from: float | None = None
         self.read_until: float | None = None
+        self.told_from: float | None = None
         self.since_boot: tuple[str, float] | None = None
         self.whole: dict[str, float] = {}
         self.began_of: dict[str, float] = {}
+        self.left: dict[str, float] = {}
+        self.instances: dict[str, int] = {}
+        self.started: dict[str, float] = {}
         self.last: ClientReading | None = None
         self.unkept: list[ClientReading] = []
         self.broken_since: float | None = None
@@ -115,7 +124,8 @@ class ClientSource:
         """
         head = block.head
         if head.epoch != self.epoch:
-            began = head.read_from if head.began is None else head.began
+            began = head.read_from if head.began is None or not self._is_steady(
+                head, ahead) else head.began
             self._begin(head.epoch, min(began, head.read_from) - ahead)
         if self.read_from is None and is_new and self.broken_since is None and (
                 head.began is not None):
@@ -127,12 +137,33 @@ class ClientSource:
         if len(numbers):
             self.grow(int(numbers.max()) + 1)
             self._count(numbers, amounts, head.read_until - ahead)
-        self.losses += [MarkedLoss(min(one.since, one.until) - ahead,
-                                    max(one.since, one.until) - ahead, one.target, one.nid, one.why)
-                         for one in head.losses]
+        for loss in [self._placed(one, head, full, ahead) for one in head.losses]:
+            if loss.why != LEFT or loss.target not in self.began_of:
+                self.losses.append(loss)
+            elif loss.until > self.whole.get(loss.target, math.inf):    # see taken_over
+                self.left[loss.target] = loss.until
         if head.ended:
             self._end(head, slot, every, full, ahead)
         return bool(head.ended)
+
+    def _placed(self, loss: ClientLoss, head: ClientBlockHead, full: bool,
+                ahead: float) -> MarkedLoss:
+        """
+        A loss by the site's clock.  The agent's clock may have been set since the reading before,
+        or be wrong after a boot; but what is news was lost after that reading.
+        """
+        since, until = loss.since - ahead, loss.until - ahead
+        if self.read_from is not None and not self._is_steady(head, ahead):
+            since = min(self.read_from, head.read_from - ahead)
+            until = max(since, head.read_until - ahead if full else until)
+        elif self.read_from is not None and self.told_from is not None:
+            since = min(since, loss.since - self.told_from + self.read_from)
+        return MarkedLoss(min(since, until), max(since, until), loss.target, loss.nid, loss.why)
+
+    def _is_steady(self, head: ClientBlockHead, ahead: float) -> bool:
+        """Whether the agent's clock went as ours since the last reading."""
+        return (self.told_from is not None and self.read_from is not None and
+                abs(ahead - (self.told_from - self.read_from)) < _STEADY_S)
 
     def _begin(self, epoch: str, at: float) -> None:
         """Another epoch."""
@@ -168,6 +199,8 @@ class ClientSource:
             marked = down | self.behind.intersection(numbers.tolist())
             self.losses += [MarkedLoss(since, until, "", self.nids.names[one], WENT_DOWN)
                              for one in sorted(marked)]
+            if down:                                # a clear may have met all of them
+                self.losses.append(MarkedLoss(since, until, "", "", WENT_DOWN))
             self.behind = (self.behind - marked) | down
             numpy.maximum(gains, 0, out=gains)
         is_huge = gains.max(axis=1) > _LARGEST_GAIN
@@ -198,6 +231,7 @@ class ClientSource:
             self.losses.append(MarkedLoss(min(self.broken_since, at), at, "", "", DAMAGED))
             since = None if since is None else min(since, self.broken_since)
             self.broken_since = None if full else self.broken_since
+        self.started = {target: moment - ahead for target, moment in head.started.items()}
         self._mark_unread(head, since, at, until)
         entries = [] if since is None else self._gained(
             since, max(until, self.read_until or until))
@@ -209,15 +243,17 @@ class ClientSource:
         reading = ClientReading(slot, every, since, at, until, max(0.0, span_s), entries, losses,
                                 head.targets, head.unreadable, head.bad, is_measured)
         self.gains, self.losses = [], []
-        self.whole = {**{one: began for one, began in self.whole.items()
-                         if one in head.unreadable}, **dict.fromkeys(head.targets, at)}
+        self.whole.update(dict.fromkeys(head.targets, at))
+        self.instances.update(head.instances)
+        for target in head.targets:
+            self.left.pop(target, None)
         began = at if since is None else since
         for target in head.targets:
             self.began_of.setdefault(target, began)
         if self.first is None:
             self.first = began
         self.read_from, self.read_until, self.last = at, until, reading
-        self.since_boot = head.since_boot
+        self.since_boot, self.told_from = head.since_boot, head.read_from
         self.unkept.append(reading)
 
     def _mark_unread(self, head: Any, since: float | None, at: float, until: float) -> None:
@@ -226,12 +262,49 @@ class ClientSource:
         is in no amount.
         """
         for target in head.unreadable:
-            began = self.whole.get(target, at if since is None else since)
+            began = at if since is None else since
+            if target not in self.left:
+                began = self.whole.get(target, began)
             self.losses.append(MarkedLoss(min(began, until), until, target, "", UNREADABLE))
         for target in head.targets:
             read_at = self.whole.get(target, math.inf)
             if since is not None and read_at < since:
-                self.losses.append(MarkedLoss(read_at, at, target, "", UNREADABLE))
+                lost_until = self.lost_until(target, self, at, head.instances.get(target))
+                self.losses.append(MarkedLoss(read_at, lost_until, target, "",
+                                              LEFT if target in self.left else UNREADABLE))
+
+    def is_read(self, target: str) -> bool:
+        """Whether its last reading tried this target, which was here before: it has not left."""
+        return target not in self.left and self.last is not None and (
+            self.whole.get(target) == self.read_from or target in self.last.unreadable)
+
+    def lost_until(self, target: str, last: ClientSource, at: float, instance: int | None) -> float:
+        """
+        Until when something may be missing of a target that `last` has read last, and this one
+        again, as started for the `instance`th time, at `at`.
+
+        Where it was started once in between, nobody else had it: then it is lost by when it had
+        left, and by when it was started here.
+        """
+        if not instance or last.instances.get(target) != instance - 1:
+            return at
+        return max(last.whole[target], min(at, last.left.get(target, at),
+                                           self.started.get(target, at)))
+
+    def mark_rates(self, loss: MarkedLoss) -> None:
+        """What another storage server has lost makes the rates of this sweep too low."""
+        if self.last is not None:
+            self.last = self.last._replace(losses=[*self.last.losses, loss])
+
+    def drop_before(self, moment: float) -> None:
+        """Drop targets that were read for the last time before this moment."""
+        for target in [one for one, read_at in self.whole.items() if read_at < moment]:
+            self.drop_target(target)
+
+    def drop_target(self, target: str) -> None:
+        """Another storage server has it now, or none has had it for long."""
+        for known in (self.whole, self.left, self.instances):
+            known.pop(target, None)
 
     def _gained(self, since: float, until: float) -> list[GainEntry]:
         """[GainEntry] of the reading that ends now."""
@@ -276,19 +349,20 @@ def taken_over(source: ClientSource,
                others: Iterable[ClientSource]) -> list[tuple[str, MarkedLoss]]:
     """
     [(storage server, MarkedLoss)]: what may be missing of targets that one of `others` has read
-    before, whose agent has not said that they left: up to when they are counted by `source`.
+    before: from its last reading to the first one by `source`.
     """
     found = []
     for other in others:
         if other is source or other.kind != source.kind or other.read_from is None:
             continue
         for target, read_at in source.whole.items():
-            if other.whole.get(target, math.inf) > read_at:
+            last_read = other.whole.get(target, math.inf)
+            if last_read > read_at:
                 continue                            # not its, or its again
-            del other.whole[target]
-            began = source.began_of[target]
-            if other.read_from < began:
-                found.append((other.node, MarkedLoss(other.read_from, began, target, "", LEFT)))
+            loss = MarkedLoss(last_read, source.lost_until(
+                target, other, read_at, source.instances.get(target)), target, "", LEFT)
+            other.drop_target(target)
+            found.append((other.node, loss))
     return found
 
 

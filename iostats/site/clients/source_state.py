@@ -54,10 +54,13 @@ class SourceState(msgspec.Struct):
     first: Optional[float]
     read_from: Optional[float]
     read_until: Optional[float]
+    told_from: Optional[float]
     since_boot: Optional[tuple[str, float]]
     broken_since: Optional[float]
     whole: dict[str, float]
     began_of: dict[str, float]
+    left: dict[str, float]
+    instances: dict[str, int]
     last: Optional[ReadingState]
     unkept: list[ReadingState]
     gains: list[_Row]
@@ -97,9 +100,8 @@ def encoded_source(source: ClientSource) -> bytes:
         source.epoch, [names[number] for number in kept.tolist()],
         (packed(kept), _amounts(amounts)), is_known[kept].tobytes(),
         packed(numpy.fromiter(source.behind, numpy.int64, len(source.behind))),
-        source.first, source.read_from, source.read_until, source.since_boot, source.broken_since,
-        source.whole,
-        source.began_of,
+        source.first, source.read_from, source.read_until, source.told_from, source.since_boot,
+        source.broken_since, source.whole, source.began_of, source.left, source.instances,
         None if source.last is None else reading_state(source.last),
         list(map(reading_state, source.unkept)),
         [(packed(numbers), _amounts(gains)) for numbers, gains in source.gains],
@@ -140,8 +142,10 @@ def decoded_source(source: ClientSource, state: bytes) -> ClientSource:
     source.behind = set(numbers(found.behind).tolist())
     source.first, source.read_from = found.first, found.read_from
     source.read_until, source.since_boot = found.read_until, found.since_boot
+    source.told_from = found.told_from
     source.broken_since = found.broken_since
     source.whole, source.began_of = found.whole, found.began_of
+    source.left, source.instances = found.left, found.instances
     source.last = None if found.last is None else reading(found.last)
     source.unkept = list(map(reading, found.unkept))
     source.gains = list(map(rows, found.gains))

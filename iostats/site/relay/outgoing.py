@@ -12,7 +12,6 @@ from collections import namedtuple
 
 import numpy
 
-from iostats.site.clients.readings import MarkedLoss
 from iostats.site.relay.destination import RelayDestination
 from iostats.wire import relays
 from iostats.wire.messages.clients import ReceivedClients
@@ -104,7 +103,10 @@ class Relays:
         if head.seq == 1:
             parts.clear()
         if isinstance(taken, ReceivedClients):
-            parts.extend((block, ahead) for block, _ in taken.blocks)
+            for block, _ in taken.blocks:
+                source = clients.sources.get((node, block.head.file_system, block.head.kind))
+                parts.append((block, ahead, [] if source is None or source.last is None else
+                              source.last.losses))
         if len(parts) > _MOST_BLOCKS:
             self._need_all(node)
         if not head.last:
@@ -186,10 +188,10 @@ def _gone_since(node: str, clients: ClientHarvest) -> float | None:
 
 
 def _readings(parts: list[Any]) -> list[RelayedReading]:
-    """[RelayedReading] of the (ClientBlock, ahead) of one sweep, in their order."""
+    """[RelayedReading] of the (ClientBlock, ahead, losses) of one sweep, in their order."""
     found: list[RelayedReading] = []
     begun: dict[tuple[str, str], list[Any]] = {}
-    for block, ahead in parts:
+    for block, ahead, losses in parts:
         head = block.head
         one = begun.setdefault((head.file_system, head.kind), [])
         one.append(block)
@@ -198,9 +200,7 @@ def _readings(parts: list[Any]) -> list[RelayedReading]:
         del begun[head.file_system, head.kind]
         found.append(RelayedReading(
             head.file_system, head.kind, head.epoch, head.read_from - ahead,
-            head.read_until - ahead, head.targets, head.unreadable,
-            [MarkedLoss(loss.since - ahead, loss.until - ahead, loss.target, loss.nid, loss.why)
-             for part in one for loss in part.head.losses],
+            head.read_until - ahead, head.targets, head.unreadable, losses,
             [nid for part in one for nid in part.head.nids],
             numpy.concatenate([part.amounts for part in one]), head.since_boot))
     return found

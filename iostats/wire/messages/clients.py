@@ -57,6 +57,10 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
         nids: clients with news, in a block each once; in a full sweep all.
         losses: what may be missing in the amounts.
         widths: bytes of a number in each of the five columns.
+        instances: {target: how often it was started, on whatever storage server}, of those of
+            `targets` that show it.
+        started: {target: a moment by which it had been}, of those that were started since the
+            reading before, where that is known.
         began: since when the amounts are added up, agent's clock: the first reading of the epoch,
             or the reading before the first target came; None where that is not told.
         since_boot: (boot id of the storage server, seconds since that boot when this reading began,
@@ -79,6 +83,8 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
     widths: tuple[_Width, _Width, _Width, _Width, _Width] = (1, 1, 1, 1, 1)
     began: Optional[Seconds] = None
     since_boot: Optional[tuple[Annotated[str, msgspec.Meta(max_length=128)], Seconds]] = None
+    instances: Annotated[dict[TargetName, Count], msgspec.Meta(max_length=_MOST_TARGETS)] = {}
+    started: Annotated[dict[TargetName, Seconds], msgspec.Meta(max_length=_MOST_TARGETS)] = {}
 
     def __post_init__(self) -> None:
         if len(set(self.nids)) != len(self.nids):

@@ -62,7 +62,8 @@ def packed_clients(head: dict[str, Any], nids: Sequence[str], amounts: Sequence[
         amounts: a column for each field of ClientAmounts, as long as `nids`; 0 to LARGEST.
         longest: bytes of a block, about.
     """
-    begin, whole = 0, dict(head, unreadable={}, losses=[], targets=[], bad=0, why="")
+    begin, whole = 0, dict(head, unreadable={}, losses=[], targets=[], bad=0, why="",
+                           instances={}, started={})
     while True:
         end, size = begin, 0
         while end < len(nids) and end - begin < MOST_NIDS and (size < longest or end == begin):
@@ -98,7 +99,9 @@ def block_head(file_system: str, kind: str, epoch: str, read_from: float, read_u
                unreadable: Mapping[str, str] | None = None,
                losses: Sequence[Mapping[str, Any]] = (), bad: int = 0,
                why: str = "", began: float | None = None,
-               since_boot: tuple[str, float] | None = None) -> dict[str, Any]:
+               since_boot: tuple[str, float] | None = None,
+               instances: Mapping[str, int] | None = None,
+               started: Mapping[str, float] | None = None) -> dict[str, Any]:
     """The `head` of packed_clients; the arguments are those of ClientBlockHead."""
     return {"file_system": file_system, "kind": kind, "epoch": epoch,
             "read_from": round(read_from, 6), "read_until": round(read_until, 6),
@@ -106,7 +109,9 @@ def block_head(file_system: str, kind: str, epoch: str, read_from: float, read_u
             "unreadable": {target: text[:LONGEST_WHY]
                            for target, text in (unreadable or {}).items()},
             "losses": fewer(losses), "bad": bad, "why": why[:LONGEST_WHY],
-            "began": None if began is None else round(began, 6), "since_boot": since_boot}
+            "began": None if began is None else round(began, 6), "since_boot": since_boot,
+            "instances": dict(instances or {}),
+            "started": {target: round(at, 6) for target, at in (started or {}).items()}}
 
 
 def method_of(message: bytes) -> str:
