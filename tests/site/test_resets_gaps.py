@@ -131,6 +131,17 @@ def test_a_clear_is_not_moved_away_where_the_kernels_clock_was_set_back():
     assert began <= T + 200 and ended >= T + 390
 
 
+@pytest.mark.parametrize("back", [6900, 7000, 7090])
+def test_a_long_silence_is_one_though_the_clock_was_set_back_by_as_much(back):
+    """No agent ran between 200 and 7300 s, which the storage server's clock calls 200 to 300."""
+    target = clocked((0, block(0, {})), (0, block(200, opens(190, 199, 23))),
+                     (-back, block(7300, {"4733": (7290, 7299, {"open": 5})})))
+    assert [(T + 200, T + 7300, NO_SWEEP)] == target.gaps
+    assert [NO_SWEEP] == target.marks("4712", T + 1000, T + 1100)
+    assert [NO_SWEEP] == target.marks("4733", T + 1000, T + 7300)
+    assert [] == target.marks("4712", T + 7301, T + 7400)
+
+
 def test_a_clock_that_is_set_forward_makes_no_silence_and_may_have_made_entries_expire():
     """By two hours between 200 and 220 s, for which 4711's entry had to go: 23 and 37 opens."""
     target = clocked((0, block(0, {})), (0, block(200, opens(190, 199, 23))),

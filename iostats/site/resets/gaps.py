@@ -143,14 +143,14 @@ class Losses:
             readings.shortest_s(readings.read_at))
         if reading.nameless:
             self.add(Gap(last - readings.ahead, reading.now, NOT_UNDERSTOOD))
-        late = bool(readings.times) and reading.read_at - last >= interval
+        late = bool(readings.times) and readings.apart_s(reading) >= interval
         if not late and not reading.cleared:
             return
         used = entries.used
         there = (entries.id_number[:used] >= 0) & (entries.absent[:used] == 0)
         made, dated = entries.made[:used], entries.dated[:used]
         # What was made since then may have an earlier time where the kernel's clock was set back.
-        lag = max(0.0, reading.ahead - reading.kernel_ahead)
+        lag = max(0.0, *(ahead - reading.kernel_ahead for ahead in (reading.ahead, readings.ahead)))
         if reading.cleared:
             self.add_deletion(reading, readings, there & dated & (
                 made < rules.before_ns(reading.cleared[0] - lag)))

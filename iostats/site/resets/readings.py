@@ -191,7 +191,7 @@ class Readings:
                                           block.since_boot_s)
         reading.kernel_ahead = ahead if kernel_ahead is None else kernel_ahead
         if self.times and not rules.proves_absence(
-                block.read_at - self.times[-1], self.shortest_s(self.times[-1])):
+                self.apart_s(reading), self.shortest_s(self.times[-1])):
             self.whole = 0
         return reading
 
@@ -219,6 +219,14 @@ class Readings:
         if self.since_boot_s is None or reading.since_boot_s is None:
             return max(0.0, reading.now - self.swept_until), False
         return max(0.0, reading.since_boot_s - self.since_boot_s), True
+
+    def apart_s(self, reading: OpenReading) -> float:
+        """
+        Seconds from the last whole reading to this one, by the clock that has gone further: the
+        kernel's may have been set back meanwhile, so that a long time seems short.
+        """
+        last = reading.read_at if self.read_at is None else self.read_at
+        return max(reading.read_at - last, self.span_s(reading)[0])
 
     def break_off(self) -> None:
         """What comes next does not follow what was read: begin a new series."""

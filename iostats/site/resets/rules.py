@@ -37,7 +37,9 @@ job_cleanup_interval:
 12. An entry that could not be understood costs nothing where it is understood within I, as one
     that was not read.  Until then its id is marked; all jobs, where its id is not known either.
 13. A clock that was set forward makes the kernel expire what it would have kept: two readings that
-    are I or more apart by that clock alone are such a gap, too, all of the time between.
+    are I or more apart by that clock alone are such a gap, too, all of the time between; and so
+    are two that are I or more apart by the time since the boot, or the site's, alone: that clock
+    was set back meanwhile.
 """
 
 from __future__ import annotations
