@@ -4,7 +4,6 @@ iostats jobs: a line for each job, from the site's server; options as those of s
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 
@@ -19,7 +18,7 @@ from iostats.cli.list_options import (
     number_form,
     without_descending,
 )
-from iostats.cli.parser import moments_of, put_out, status_of
+from iostats.cli.parser import moments_of, put_out, status_of, table_width
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import job_fields, job_list, json_and_csv
 from iostats.report.listing import ALL, FieldColumn, NumberForm
@@ -144,9 +143,9 @@ def _for_the_terminal(rows: list[dict[str, Any]], columns: list[FieldColumn], ho
               or options.parsable2 or config["report.job_fields"])
     if not chosen and not any(row.get("events") for row in rows):
         columns = [column for column in columns if column.field.name != "events"]
-    if chosen or not sys.stdout.isatty():
+    if chosen:
         return columns, []
-    found, without = job_list.fitting(rows, columns, how, shutil.get_terminal_size().columns)
+    found, without = job_list.fitting(rows, columns, how, table_width())
     return found, [f"no room for {', '.join(without)} (-l shows all fields, -o chooses)"
                    ] if without else []
 

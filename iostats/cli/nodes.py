@@ -5,7 +5,6 @@ iostats nodes: what each compute node did in a time, from the site's server; opt
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 
@@ -19,7 +18,7 @@ from iostats.cli.list_options import (
     number_form,
     without_descending,
 )
-from iostats.cli.parser import moments_of, put_out, status_of
+from iostats.cli.parser import moments_of, put_out, status_of, table_width
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import json_and_csv, listing, node_fields, node_list, node_sets
 from iostats.report.listing import ALL, FieldColumn
@@ -139,12 +138,10 @@ def _run(options: argparse.Namespace) -> int:
 def _table(answer: dict[str, Any], columns: list[FieldColumn], options: argparse.Namespace,
            how: listing.NumberForm) -> Iterable[str]:
     """The lines for people: of when it is, the table, and notes."""
-    rows, width = answer["nodes"], None
+    rows, width = answer["nodes"], table_width()
     without: list[str] = []
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        if not (options.format or options.long):
-            columns, without = node_list.fitting(rows, columns, how, width)
+    if not (options.format or options.long):
+        columns, without = node_list.fitting(rows, columns, how, width)
     if not options.noheader:
         form = "%Y-%m-%dT%H:%M:%S" + zone_form(answer["since"], answer["until"])
         yield " to ".join(time.strftime(form, time.localtime(answer[end]))

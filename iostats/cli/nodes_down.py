@@ -4,13 +4,12 @@ iostats nodes --down: which nodes are not connected now, from the site's server.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 
 from iostats.base.errors import DONE, UsageError
 from iostats.cli.list_options import limit_of
-from iostats.cli.parser import moments_of, put_out
+from iostats.cli.parser import moments_of, put_out, table_width
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import json_and_csv, listing, nodes_down
 from iostats.report.listing import ALL
@@ -62,12 +61,10 @@ def run(options: argparse.Namespace, nodes: list[str], config: Config) -> int:
 
 def _table(answer: dict[str, Any], rows: list[dict[str, Any]], count: int,
            columns: list[listing.FieldColumn], options: argparse.Namespace) -> Iterable[str]:
-    width, without = None, list[str]()
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        if not (options.format or options.long):
-            columns, without = listing.fitting(rows, columns, nodes_down.cell, width,
-                                               nodes_down.DISPENSABLE)
+    width, without = table_width(), list[str]()
+    if not (options.format or options.long):
+        columns, without = listing.fitting(rows, columns, nodes_down.cell, width,
+                                           nodes_down.DISPENSABLE)
     if rows:
         yield from listing.table(rows, columns, nodes_down.cell, not options.noheader)
     else:

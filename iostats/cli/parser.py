@@ -65,6 +65,14 @@ def terminal_width() -> int | None:
     return None
 
 
+def table_width() -> int:
+    """
+    Characters in a line of a table that nobody has chosen the columns of: 80 in a pipe, as in a
+    job's output.
+    """
+    return terminal_width() or 80
+
+
 def has_colours(stream: TextIO) -> bool:
     """On a terminal that has them, unless NO_COLOR is set (no-color.org)."""
     return (stream.isatty() and not os.environ.get("NO_COLOR")

@@ -10,7 +10,7 @@ import json
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, NotDelivered, UsageError, one_line
-from iostats.cli.parser import parser, put_out, status_of, terminal_width, whole_number
+from iostats.cli.parser import parser, put_out, status_of, table_width, whole_number
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.load import levels, query_table
 from iostats.load.amounts import SORT
@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
             put_out([_csv(answer["rows"])])
         else:
             put_out(f"{line}\n" for line in query_table.lines(
-                answer, terminal_width(), config["report.units"], config.labels, page))
+                answer, table_width(), config["report.units"], config.labels, page))
     return DONE
 
 

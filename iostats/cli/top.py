@@ -13,7 +13,7 @@ import time
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError, NotDelivered, UsageError
-from iostats.cli.parser import parser, put_out, status_of, terminal_width, whole_number
+from iostats.cli.parser import parser, put_out, status_of, table_width, whole_number
 from iostats.load import levels, table
 from iostats.load.amounts import SHOWN, SORT
 from iostats.load.ranking import MOST_ROWS, LoadQuery
@@ -238,7 +238,7 @@ class View:
             put_out([json.dumps(answer), "\n"])
             return
         put_out(f"{line}\n" for line in table.lines(
-            answer, terminal_width(), self.units, self.labels, origin=origin, shares=self.shares))
+            answer, table_width(), self.units, self.labels, origin=origin, shares=self.shares))
 
 
 def _log(source: LoadSource, ask: LoadQuery, view: View) -> NoReturn:

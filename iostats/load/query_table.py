@@ -39,7 +39,7 @@ def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary
     file systems; `page`: which one of several answers it is.
     """
     labels = dict(labels)
-    found = [cut(table.title(answer, labels, ""), width)]
+    found = wrapped(table.title(answer, labels, ""), width)
     rows = answer["rows"]
     found += _table(_columns(answer, units, labels), rows, width, answer["sort"]) if rows else [
         "(no rows)"]

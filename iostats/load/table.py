@@ -45,8 +45,8 @@ def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary
     file systems.  `most`: rows below the heading.  `origin`: what it was read from.  `shares`: each
     row's numbers as part of its file system's sums, in percent.
     """
-    title, heading, sums, rows, notes = parts(answer, width, units, labels, most, origin, shares)
-    return [title, heading, *sums, *rows, *notes]
+    _, heading, sums, rows, notes = parts(answer, width, units, labels, most, origin, shares)
+    return [*wrapped(title(answer, dict(labels), origin), width), heading, *sums, *rows, *notes]
 
 
 def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),

@@ -96,7 +96,7 @@ def ids(done):
 
 def test_jobs_are_listed_with_their_numbers(site):
     """Oldest first, as sacct does; unknown is -, a lower bound says so, and why."""
-    done = site.list(*ALL, "-E", "2025-10-18")
+    done = site.list(*ALL, "-E", "2025-10-18", env={**UTC, "COLUMNS": "300"})
     assert (0, "") == (done.status, done.err)
     assert """\
 JobID JobName    User  NNodes State      Elapsed    ReadBytes WriteBytes Opens Operations Note
@@ -106,6 +106,15 @@ JobID JobName    User  NNodes State      Elapsed    ReadBytes WriteBytes Opens O
 100_2 -          bob        1 TIMEOUT   00:01:40     23 bytes   51.8 KiB     3         47
 4717  -          bob        1 -         00:00:37      2 bytes  931.3 GiB     0          0
 """ == done.out  # noqa: E501
+
+
+def test_a_list_in_a_pipe_has_80_columns(site):
+    """As in a job's output; -o, -l and -p choose the fields, and then each is there."""
+    done = site.list(*ALL, "-E", "2025-10-18")
+    assert "iostats: no room for NNodes, Opens, Elapsed (-l shows all fields, -o chooses)\n" == (
+        done.err)
+    assert 6 == len(done.out.splitlines()) and max(map(len, done.out.splitlines())) <= 80
+    assert max(map(len, site.list(*ALL, "-l").out.splitlines())) > 300
 
 
 def test_on_a_narrow_terminal_columns_are_left_out_and_named(site):

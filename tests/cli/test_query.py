@@ -52,7 +52,7 @@ def test_totals_of_each_job_on_each_file_system(site):
     The harvest is older than these entries, so nothing is in doubt; what nobody knows (users) has
     no column.  Numbers stand at the right, with their units.
     """
-    done = site.iostats("query", "b", "--sort", "requests")
+    done = site.iostats("query", "b", "--sort", "requests", env={"COLUMNS": "120"})
     assert (0, "") == (done.status, done.err)
     title, *lines = done.out.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, swept \d+ s( to \d+ s)? ago, totals "
@@ -320,10 +320,12 @@ def test_to_add_a_level_is_to_add_a_row(tmp_path):
                              for row in answer("query", word)["rows"]}
         assert {"OST", "MDT"} == {row["kind"] for row in answer(
             "top", "--once", "--by", "kind")["rows"]}
-        title, heading, *_ = desk.iostats("query", "kinds", env=env).out.splitlines()
+        title, heading, *_ = desk.iostats(
+            "query", "kinds", env={**env, "COLUMNS": "120"}).out.splitlines()
         assert ", by kind of target, " in title and ["KIND", "FS"] == heading.split()[:2]
         assert ["KIND", "FS", "WR_MiB/S"] == desk.iostats(
-            "top", "--once", "--by", "kind", env=env).out.splitlines()[1].split()[:3]
+            "top", "--once", "--by", "kind",
+            env={**env, "COLUMNS": "120"}).out.splitlines()[1].split()[:3]
         assert "target, fs or kind (OST or MDT)" in re.sub(
             r"\s+", " ", desk.iostats("top", "--help", env=env).out)
         assert "  k  kinds              totals of OSTs and MDTs" in desk.iostats(

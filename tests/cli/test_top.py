@@ -57,7 +57,7 @@ def top(*arguments, env=None, **how):
         [sys.executable, "-m", "iostats", "top", *map(str, arguments)], capture_output=True,
         text=True, timeout=60, stdin=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "TZ": "UTC",
-             "LC_ALL": "C.UTF-8", **(env or {})}, **how)
+             "LC_ALL": "C.UTF-8", "COLUMNS": "300", **(env or {})}, **how)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -71,7 +71,7 @@ def dump(path, ost, mdt=""):
 # -- dumps -----------------------------------------------------------------------------------------
 
 def test_a_dump_is_shown_as_totals_since_the_entries_began(tmp_path):
-    """The whole text, 80 columns wide and in a pipe: names are cut, numbers never."""
+    """The whole text, on a wide and a narrow terminal: names are cut, numbers never."""
     dump(tmp_path / "dump", entry(
         4711, 700, read_bytes=(23, "bytes", 94208), write_bytes=(37, "bytes", 41 * 1024 * MIB),
         punch=(3, "usecs", 9)) + entry("kworker/13:2.0", 600, write_bytes=(7, "bytes", 5 * MIB)),
@@ -88,7 +88,8 @@ kworker/13:2.0  scratch       5.0     0.0     7     0  (no job)
 """) == (done.status, done.err, done.out)
     narrow = top("--statsfile", "dump", cwd=tmp_path, env={"COLUMNS": "40"})
     assert """\
-2026-11-21 01:54:40, totals since 01:43+
+2026-11-21 01:54:40, totals since
+  01:43:00, by job, written first, dump
 JOB              WR_MiB RD_MiB REQS META
 (all)          41,989.0    0.1  134   64
 (no job)            5.0    0.0   18   11
@@ -289,6 +290,7 @@ def test_a_storage_server_shows_the_rates_between_two_looks(tmp_path):
     assert (0, "") == (done.status, done.err)
     lines = done.out.splitlines()
     assert "rates over 20 s, by job, written first" in lines[0]
+    lines = lines[lines[1].startswith("  "):]               # where it was read from
     assert """\
 JOB       FS       WR_MiB/S  RD_MiB/S  REQS/S  META/S  USER
 (all)     scratch       4.2       2.3    11.4     4.8
