@@ -283,6 +283,7 @@ class ExportsWorld:
     def _start(self, kernel, server):
         self.home[kernel.target] = server
         kernel.start(self._ns(server))
+        self.hidden.discard(kernel.target)
         self._read_at[kernel.target] = self._started[kernel.target] = self.now
         self._cleared[kernel.target] = []               # `instance` says that all is new
         self._read[kernel.target] = None
@@ -356,7 +357,9 @@ class ExportsWorld:
 
     def on_hide(self):
         """The next listing of targets lacks this one, as that of /proc may."""
-        self.hidden.add(self.dice.choice(self.targets).target)
+        target = self.dice.choice(self.targets).target
+        if self._read[target] is not None:      # else nobody knows where to look for it
+            self.hidden.add(target)
 
     def on_kill_in_sweep(self):
         self._some(True).dies = True
