@@ -483,12 +483,6 @@ RUN_TIME_OPTIONS = {name: OPTIONS[name] for name in (
     "harvest.spool_bytes", "events.every", "events.max_kept")}
 
 
-def _of_link(link: str) -> str:
-    """The address of the pages that a link to their page on findings begins with; ""."""
-    address, found, _ = link.partition("/docs/advice")
-    return address if found and "://" in address else ""
-
-
 def _of_path(glob: str) -> str:
     """The names of file systems that a glob of the directories of mounts or OSTs stands for."""
     last = glob.rstrip("/").rpartition("/")[2].partition("-OST")[0]
@@ -505,7 +499,6 @@ RENAMED: dict[str, tuple[str, Callable[[str], str] | None]] = {
     "server.silence": ("server.idle_timeout", None),
     "run.start_within": ("run.start_timeout", None),
     "harvest.every": ("harvest.interval", None),
-    "advice.link": ("web.address", _of_link),
     "node.mdc_path": ("node.file_systems", _of_path),
     "node.osc_path": ("node.file_systems", _of_path),
 }

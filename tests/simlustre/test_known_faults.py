@@ -224,12 +224,12 @@ FILES = ("for n in range(20):\n"
          "    with open(f'{n}-' + NAME, 'wb') as g: g.write(bytes(1 << 20))\n")
 COMPUTES = "time.sleep(0.4)\n"
 QUIET = {
-    "writes and reads in large pieces": ({"node1": WRITES + COMPUTES + READS}, "looked at"),
+    "writes and reads in large pieces": ({"node1": WRITES + COMPUTES + READS}, "Checked: "),
     "four nodes, each with a file": (
-        {node: WRITES + COMPUTES for node in NODES}, "looked at"),
+        {node: WRITES + COMPUTES for node in NODES}, "Checked: "),
     "some of all": ({"node1": FILES + STATS + COMPUTES + READS.replace("f,", "g,").replace(
         "os.lseek(g, 0, 0)", "g = os.open('one', os.O_RDONLY)"), "node2": WRITES + STATS
-        + COMPUTES}, "looked at"),
+        + COMPUTES}, "Checked: "),
     "next to nothing": ({"node1": "open(NAME, 'w').write('x' * 1000)\n" + STATS},
                         "too little I/O to judge"),
 }
@@ -284,7 +284,7 @@ def test_a_health_checker_is_not_the_jobs_fault(cluster, tmp_path, monkeypatch):
     assert [] == findings_of(record, configured())
     text = job_tables.text(job_tables.labelled(record, configured()), configured())
     assert "getattr may be the nodes' own (daemons, health checks: measured while no job ran, on " \
-           "1 of 1 nodes)" in text
+           "1 of 1 nodes)" in " ".join(text.split())
 
 
 

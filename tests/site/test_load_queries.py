@@ -160,9 +160,8 @@ def test_shares_are_of_what_the_file_system_did(harvest):
     _, heading, *lines = table.lines(answer, shares=True)
     assert ["WR", "%", "RD", "%", "REQS", "%", "META", "%", "OPEN", "%"] == heading.split()[2:12]
     found = {line.split()[0]: line.split()[2:11:2] for line in lines if line[0] != "("}
-    assert {"4711": ["100.0", "0.0", "50.0", "0.0", "0.0"],
-            "cp.0": ["0.0", "100.0", "12.5", "0.0", "0.0"],
-            "12345_10": ["0.0", "0.0", "37.5", "100.0", "100.0"]} == found
+    assert {"4711": ["100", "0", "50.0", "0", "0"], "cp.0": ["0", "100", "12.5", "0", "0"],
+            "12345_10": ["0", "0", "37.5", "100", "100"]} == found
 
 
 def test_the_levels_are_those_of_jobharvest(harvest):

@@ -209,7 +209,7 @@ def flock(known: KnownIO, limits: Limits) -> Optional[Held]:
         return None
     each = ratio(known.times_s["flock"], count)
     return Held(weight_of(known, "flock"),
-                f"{count_text(count)} locks of files (flock, fcntl)"
+                f"{count_text(count)} locks and unlocks of files (flock, fcntl)"
                 + (f" took {at_least(each)}{brief_seconds(each.low)} each" if each.low else "")
                 + of_time(known, "flock"),
                 {"locks": count.low, "seconds": known.times_s["flock"].low},

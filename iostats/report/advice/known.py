@@ -17,7 +17,7 @@ from iostats.report.advice.interval import UNKNOWN, Interval, added_up, exactly,
 from iostats.report.advice.noise_floor import NoiseFloor
 from iostats.report.accounting_comment import OTHERS
 from iostats.report.job_summary import EXPORTS, NODES, SERVERS
-from iostats.totals.bounds import UPPER_BOUNDS, least_by_programs, numbers_too_low
+from iostats.totals.bounds import numbers_too_low
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -242,10 +242,6 @@ def _of_nodes(record: Record, fs: FileSystemRecord, noise_percent: float) -> Kno
     if fs.operations is not None:
         counts = {name: interval(name, row.count, "operations")
                   for name, row in fs.operations.items()}
-        for name in UPPER_BOUNDS:
-            if name in counts:
-                low_end = least_by_programs(name, int(counts[name].low))
-                counts[name] = counts[name]._replace(low=low_end)
         known.absent = Interval(0, counts[OTHERS].high if OTHERS in counts else
                                 interval("", 0, "operations").high)
         known.operations = added_up(count for name, count in counts.items() if is_operation(name))

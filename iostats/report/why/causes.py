@@ -46,8 +46,9 @@ HARDLY = 0.1                        # of the nodes' time: less is mostly not in 
 _MOST_OWN = 3                       # findings
 # Findings that are no pattern of the job's own, or that causes tell better.
 _NOT_OWN = frozenset(("data_lost", "faults", "slow_servers", "time_in_lustre", "cache_served"))
-# What matters also where it did not cost this job any time.
-_HARMS_OTHERS = frozenset(("metadata_storm", "one_mdt"))
+# What matters also where calls took little time: it loads MDTs that others use, or the job waits
+# for a file between its calls.
+_BESIDE_TIME = frozenset(("metadata_storm", "one_mdt", "polling"))
 
 
 Judgement = namedtuple("Judgement", "causes findings")
@@ -74,7 +75,7 @@ def judgement_of(record: Record, config: Any, history: JobHistory | None = None,
     findings = findings_of(record, config)
     causes = _causes(record, config, history, like, why_no_history, findings)
     if any(one.kind == NOT_IN_LUSTRE for one in causes):
-        findings = [one for one in findings if one.id in _NOT_OWN | _HARMS_OTHERS]
+        findings = [one for one in findings if one.id in _NOT_OWN | _BESIDE_TIME]
     return Judgement(causes, findings)
 
 
