@@ -147,7 +147,7 @@ def _for_the_terminal(rows: list[dict[str, Any]], columns: list[FieldColumn], ho
         return columns, []
     found, without = job_list.fitting(rows, columns, how, table_width())
     return found, [f"no room for {', '.join(without)} (-l shows all fields, -o chooses)"
-                   ] if without else []
+                   ] if without and sys.stdout.isatty() else []
 
 
 def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: argparse.Namespace,

@@ -153,7 +153,7 @@ def _table(answer: dict[str, Any], columns: list[FieldColumn], options: argparse
         yield f"({answer['count'] - len(rows)} more)\n"
     for line in node_list.notes(rows, width):
         yield line + "\n"
-    if without:
+    if without and sys.stdout.isatty():
         print(f"iostats: no room for {', '.join(without)} (-l shows all fields, -o chooses)",
               file=sys.stderr)
 

@@ -74,6 +74,6 @@ def _table(answer: dict[str, Any], rows: list[dict[str, Any]], count: int,
         yield f"({count - len(rows)} more)\n"
     for line in nodes_down.notes(answer, width):
         yield line + "\n"
-    if without:
+    if without and sys.stdout.isatty():
         print(f"iostats: no room for {', '.join(without)} (-l shows all fields, -o chooses)",
               file=sys.stderr)

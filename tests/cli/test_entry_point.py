@@ -163,5 +163,5 @@ def test_run_makes_the_record_once(desk, tmp_path, given):
             return super().record()
     given = {option: str(tmp_path / name) for option, name in given.items()}
     run._print(Watched("4711", 1), config.Config(), {**given, "--output": str(tmp_path / "out")},
-               print)
+               ["true"], print)
     assert ["record"] == made

@@ -120,7 +120,7 @@ def test_a_site_that_was_killed_is_asked_for_what_came_meanwhile(site):
 # -- nodes --down
 
 def down(desk, *words):
-    return desk.iostats("nodes", "--down", *words, env=UTC)
+    return desk.iostats("nodes", "--down", *words, env={**UTC, "COLUMNS": "200"})
 
 
 def test_nodes_that_are_not_connected(site):

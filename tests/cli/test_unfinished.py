@@ -134,7 +134,7 @@ def test_a_word_that_cannot_be_a_job_id_is_an_error(desk, role):
     where = "--jobs" if role == "jobs" else "JOB"
     assert (2, "", f"iostats: {where}: expected a job such as 4711, 100_3 or 4711.pbs01, got 'abc'"
             ) == (done.status, done.out, done.line)
-    assert "nothing is known" in desk.iostats(role, *arguments[:-1], "fuNzPXqa").err
+    assert "no record of job" in desk.iostats(role, *arguments[:-1], "fuNzPXqa").err
 
 
 @pytest.mark.parametrize("word, meant", [

@@ -22,7 +22,7 @@ from iostats.events.event import (
     what_in_words,
 )
 from iostats.events.kinds import CAUSES, KINDS, SEVERITIES
-from iostats.lustre import kernel_log
+from iostats.lustre import kernel_log, system_log
 
 NID = "10.9.0.11@o2ib2"
 EVICTED = made("a-boot", "oss1", ("log", "evicted"), "evicted", 1_795_333_379.25, cause="silent",
@@ -33,7 +33,7 @@ EVICTED = made("a-boot", "oss1", ("log", "evicted"), "evicted", 1_795_333_379.25
 def test_the_kinds_are_those_of_the_log_three_of_ours_and_those_of_ldms():
     of_ldms = {"aggregator_down", "sampler_down", "ldmsd_restarted", "producers_moved",
                "description_valid", "command_refused", "not_described", "corrected", "etcd_away"}
-    assert {*kernel_log.KINDS, "healthy", "log_lost", "events_dropped",
+    assert {*kernel_log.KINDS, *system_log.KINDS, "healthy", "log_lost", "events_dropped",
             *of_ldms} - {"deactivated"} == set(KINDS)
     for kind in KINDS.values():
         assert 0 <= kind.severity < len(SEVERITIES)
