@@ -324,13 +324,13 @@ def _phases_table(record: Record, config: Any, idle: set[str], units: str,
         for fs in [fs for fs in file_systems_of(phase, config) if fs.name not in idle] or [
                 PhaseFileSystem.of({"label": "-", "application": None, "operations": None})]:
             operations = fs.operations
-            rows.append((phase.name, f"{phase.elapsed_s:.1f}", fs.label,
+            rows.append((phase.name, f"{phase.elapsed_s:.1f} s", fs.label,
                          *(bytes_of_programs(fs, f"{way}_bytes", units)
                            for way in ("read", "write")),
                          "-" if operations is None else mark(fs, "operations") + count_text(
                              operations_in(operations))))
     parts = ["Parts of this job:",
-             table(("Part", "Seconds", FILE_SYSTEM, "File Read", "File Write", "Operations"),
+             table(("Part", "Time", FILE_SYSTEM, "File Read", "File Write", "Ops"),
                    rows, screen, ("left", "right", "left", "left", "left", "right"))]
     parts += [f"note: the part {phase.name} is from `start` to the first mark: what the nodes "
               f"did by themselves, if the job did nothing before that mark"

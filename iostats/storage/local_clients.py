@@ -129,7 +129,7 @@ class LocalClients:
             if reading.bad:
                 amounts.lacks(key, "", f"{reading.bad} clients' files not understood, the first: "
                                        f"{reading.why}")
-            for nid, why in reading.losses:
+            for nid, why, _ in reading.losses:
                 amounts.lacks(key, nid, why)
         self._looked, self._looked_ns = began, (began_ns, self._wall_ns())
         if failed and len(failed) == len(found):

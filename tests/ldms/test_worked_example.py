@@ -48,7 +48,8 @@ def steps():
 
 def comparable(lines):
     """Without times, durations, and how wide the columns are; without empty lines."""
-    return [re.sub(r"\s+", " ", re.sub(rf"{_TIME}|\b\d+ s\b(?= +\d+$)", "-", line.strip()))
+    return [re.sub(r"\s+", " ", re.sub(rf"{_TIME}|\b\d+ s\b(?= +\d+$| ago$)", "-",
+                                          line.strip()))
             for line in lines if line.strip()]
 
 

@@ -382,10 +382,10 @@ def test_parts_have_the_sites_names_and_its_choice_of_file_systems():
         ReportedPhase("leave", 0.0, [unread("llite")])])
     assert """\
 Parts of this job:
-Part      Seconds  File System    File Read    File Write      Operations
-stage        10.0  BW Scratch     1.0 MiB      0 bytes                 23
-solve        50.0  BW Scratch     >= 0 bytes   >= 0 bytes           >= 37
-leave         0.0  BW Scratch     -            -                        -
+Part      Time  File System    File Read    File Write      Ops
+stage   10.0 s  BW Scratch     1.0 MiB      0 bytes          23
+solve   50.0 s  BW Scratch     >= 0 bytes   >= 0 bytes    >= 37
+leave    0.0 s  BW Scratch     -            -                 -
 """ in text(one, labels={"scratch": "BW Scratch"}, report_file_systems="scratch")
 
 

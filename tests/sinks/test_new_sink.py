@@ -66,9 +66,9 @@ class SweepLog:
 def copy(tmp_path_factory):
     """A copy of what the repository has, with one more file."""
     home = tmp_path_factory.mktemp("copy")
-    for name in ("iostats", "tools", "docs"):
+    for name in ("iostats", "tools", "docs", "benchmarks", "packaging"):
         shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("site.cfg", "README.md", "iostats_client.py"):
+    for name in ("site.cfg", "README.md", "iostats_client.py", "pyproject.toml"):
         shutil.copy(ROOT / name, home / name)
     (home / "iostats" / "sinks" / "sweeplog.py").write_text(A_SINK)
     return home

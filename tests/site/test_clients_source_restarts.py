@@ -7,7 +7,7 @@ import random
 import sqlite3
 
 import pytest
-from client_messages import A_LOSS, ClientAgent, decoded
+from client_messages import A_LOSS, BOOT, ClientAgent, decoded
 from harvest_inside import BEGAN, HarvestInside
 
 from iostats.site.clients import intake
@@ -170,7 +170,8 @@ def test_a_site_whose_clock_is_set_back_has_no_rates_that_are_too_high(desk):
     agent_at = desk.now
     desk.now -= 19
     desk.tell("oss1", agent.message(desk.now, {KEY: {NIDS[0]: [40, 0, 1, 0, 0]}},
-                                    read_from=agent_at + 0.25, read_until=agent_at + 0.5))
+                                    read_from=agent_at + 0.25, read_until=agent_at + 0.5,
+                                since_boot=[BOOT, agent_at + 0.25 - 1_795_184_197]))
     desk.now += 20
     assert [2.0] == [entry.gains[0, 0] / source.last.span_s
                      for source in desk.harvest.clients.sources.values()

@@ -122,7 +122,7 @@ def test_a_job_that_its_batch_system_has_forgotten_keeps_its_facts(desk, servers
     assert record["job"]["started"] is not None and record["job"]["ended"] is None
     out = desk.iostats("report", "4711").out
     assert "Job 4711 (solve) of root: no node has reported: numbers from the storage servers" in out
-    assert "its end is not known" in out
+    assert "end unknown" in out
 
 
 def test_whatever_is_killed_every_number_is_counted_once(desk, servers):

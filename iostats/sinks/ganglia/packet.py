@@ -85,7 +85,8 @@ def host_name(text: str) -> str:
     found = safe(text)
     if found == re.sub("[@:]", "_", text):
         return found
-    return f"{found[:LONGEST_NAME - 9]}_{crc32(text.encode()):08x}"
+    checksum = crc32(text.encode("utf-8", "surrogatepass"))
+    return f"{found[:LONGEST_NAME - 9]}_{checksum:08x}"
 
 
 def number(value: float) -> str:
