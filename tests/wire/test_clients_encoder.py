@@ -56,7 +56,8 @@ def test_each_client_has_its_five_amounts():
     assert {"file_system": "scratch", "kind": "OST", "epoch": EPOCH, "ended": True, "clients": 2,
             "began": None, "read_from": 1_795_225_400.25, "read_until": 1_795_225_407.5,
             "nids": nids, "targets": ["OST0000", "OST0001"], "unreadable": {}, "losses": [],
-            "bad": 0, "why": "", "widths": [8, 4, 1, 2, 1], "since_boot": None} == head
+            "bad": 0, "why": "", "widths": [8, 4, 1, 2, 1], "since_boot": None,
+            "instances": {}, "started": {}} == head
 
 
 @given(st.dictionaries(st.integers(0, 10**6).map(lambda one: f"{one}@gni"),
