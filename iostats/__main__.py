@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
         except OSError as error:
             print(f"iostats: {str(error) or entry_point.NO_MEMORY}", file=sys.stderr)
             return UNREADABLE
+        except KeyboardInterrupt:                     # as a role is imported
+            return 130
         except (MemoryError, SystemError):            # what compile() raises without memory
             print(f"iostats: {entry_point.NO_MEMORY}", file=sys.stderr)
             return UNREADABLE

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import queue
 import select
-import signal
 import sys
 import time
 from collections import namedtuple
@@ -149,10 +148,7 @@ Attributes:
 def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    try:
-        return status_of(lambda: _run(_parsed(arguments)))
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    return status_of(lambda: _run(_parsed(arguments)))
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, one_line
@@ -82,7 +83,7 @@ def has_colours(stream: TextIO) -> bool:
 def status_of(role: Callable[[], int]) -> int:
     """
     The exit status that `role()` returns, or that of the IostatsError that it raises, which is one
-    line for the user; DONE when nobody reads our output any more.
+    line for the user; DONE when nobody reads our output any more, 130 after Ctrl-C.
     """
     try:
         return role()
@@ -92,6 +93,8 @@ def status_of(role: Callable[[], int]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return DONE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except MemoryError:
         print(f"iostats: {NO_MEMORY}", file=sys.stderr)
         return UNREADABLE

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 
@@ -102,10 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
                            "--root", "--job-id", "--config"),
                           ("--once", "--json", "--local", "--percent"))
     command_line.add_argument("--statsfile", nargs="+")
-    try:
-        return status_of(lambda: _run(command_line.parse_args(arguments)))
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    return status_of(lambda: _run(command_line.parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -358,4 +358,5 @@ def _user(about: dict[str, Any] | None) -> str:
             "SLURM_JOB_USER", "USER", "LOGNAME"))):
         if name and name.isprintable():
             return name[:64]
-    return str(os.geteuid())
+    # No look-up of other users' names: a directory service that hangs would keep the job waiting.
+    return "root" if os.geteuid() == 0 else str(os.geteuid())

@@ -4,10 +4,14 @@ Commands whose site's server cannot be reached: each gives up after a moment and
 The host that does not answer is a listening socket of ours whose queue is full.
 """
 
+import signal
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
+from processes import REPOSITORY
 
 from iostats.base import config as site
 from iostats.cli import event_servers, events, jobs, nodes, query, report, site_client, top, why
@@ -101,3 +105,25 @@ def test_a_server_that_is_reached_and_silent_is_waited_for_with_a_line(short, mo
             site_client.ask_site(site.load(config[1]), "jobs", {}, 0.7)
     assert (f"iostats: 127.0.0.1:{port} has not answered yet; waiting for up to 0.7 s\n"
             == capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c_ends_a_command_that_waits_without_a_word(name, tmp_path):
+    """A server that takes connections, and is silent."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        (tmp_path / "site.secret").write_text("23" * 32)
+        (tmp_path / "site.secret").chmod(0o600)
+        (tmp_path / "site.cfg").write_text(
+            f"[site]\nhost = 127.0.0.1\nport = {silent.getsockname()[1]}\n"
+            f"secret = {tmp_path}/site.secret\n[server]\nauth = secret\n")
+        role, arguments = name.split()[0], COMMANDS[name][1]
+        command = subprocess.Popen(
+            [sys.executable, "-m", "iostats", role, *arguments, "--config",
+             str(tmp_path / "site.cfg")], cwd=REPOSITORY, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        silent.settimeout(60)
+        connection, _ = silent.accept()
+        command.send_signal(signal.SIGINT)
+        out, err = command.communicate(timeout=60)
+        connection.close()
+    assert (130, "", "") == (command.returncode, out, err)
