@@ -10,26 +10,27 @@ from iostats.cli import OF_IOSTATS, entry_point
 
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
-       iostats report [options] JOB ...       what finished jobs did; iostats JOB, too
-       iostats diff [options] A B             what changed from one job to another
-       iostats why [options] JOB              where its time went, and who slowed it
-       iostats jobs [options]                 a line for each job, as sacct has it
+       iostats report [options] JOB ...       what finished jobs did
+       iostats diff [options] A B             what changed between two jobs
+       iostats why [options] JOB              where a job's time went
+       iostats jobs [options]                 a line for each job, as sacct
        iostats top [options]                  who loads the file systems now
        iostats nodes [options] [NODES]        what each compute node did
        iostats events [options]               what went wrong, when and where
-       iostats query LEVEL [options]          what storage servers counted, in detail
+       iostats query LEVEL [options]          what storage servers counted
        iostats start|stop|show [options]      on a node; as iostats_client.py
        iostats doctor [options]               what is in the way here; likewise
        iostats harvest [SERVER [FS ...]]      on a storage server; likewise
        iostats server [options]               as iostats_server.py
        iostats collector [options]            events for monitors, by XML-RPC
-       iostats web [options]                  pages of a site's jobs, nodes, events
+       iostats web [options]                  pages of jobs, nodes, events
        iostats ldms SUBCOMMAND [options]      one file describes LDMS and agents
        iostats config [--check] [options]     what is in force, and why
        iostats store [--rebuild]              check the site's store, rebuild it
        iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
 
-`iostats start --help` and the like tell the rest, `iostats --version` the release.
+`iostats JOB` is `iostats report JOB`.  Each subcommand has --help;
+`iostats --version` prints the release.
 """
 
 
