@@ -42,6 +42,32 @@ def printable(value: str) -> str:
     return value
 
 
+def host_and_port(text: str) -> tuple[str, int | None]:
+    """
+    (host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; else ValueError.
+
+    >>> host_and_port("mgmt1:19990"), host_and_port("[fd00::5]")
+    (('mgmt1', 19990), ('fd00::5', None))
+    """
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest[1:] if rest[:1] == ":" else rest
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    else:
+        host, port = text, ""
+    if not host or (port and not (port.isdigit() and 0 < int(port) < 65536)):
+        raise ValueError
+    return host, int(port) if port else None
+
+
+def _servers(value: str) -> str:
+    """A check: servers with commas or spaces between."""
+    for word in printable(value).replace(",", " ").split():
+        host_and_port(word)
+    return value
+
+
 def words(value: str) -> list[str]:
     """A check: words with spaces between; a comma would be a part of one, and is never meant so."""
     if "," in value:
@@ -210,7 +236,7 @@ OPTIONS = {
     "run.deadline": duration(5, (
         "After that the nodes have this time to report; grace and deadline together must be "
         "shorter than the time until SIGKILL (Slurm: KillWait).")),
-    "site.host": Option("", printable, "a host name", (
+    "site.host": Option("", _servers, "HOST or HOST:PORT", (
         "Where the site's server runs, HOST or HOST:PORT; all prologs and epilogs report to it.  "
         "Several, with commas between: the first that answers is used; the others are standbys, "
         "which are off as long as it runs (docs/ldms.md).")),

@@ -22,6 +22,7 @@ import time
 
 from iostats.base import job_id
 from iostats.base.errors import NotDelivered, UsageError, one_line
+from iostats.base.options import host_and_port
 from iostats.wire import auth
 from iostats.wire import protocol as wire_protocol
 
@@ -81,16 +82,10 @@ class CannotKeep(NotDelivered):
 
 def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
     """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; UsageError says `where`."""
-    if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        port = rest[1:] if rest[:1] == ":" else rest
-    elif text.count(":") == 1:
-        host, _, port = text.partition(":")
-    else:
-        host, port = text, ""
-    if not host or (port and not (port.isdigit() and 0 < int(port) < 65536)):
-        raise UsageError(f"{where}: expected HOST or HOST:PORT, got {text!r}")
-    return host, int(port) if port else None
+    try:
+        return host_and_port(text)
+    except ValueError:
+        raise UsageError(f"{where}: expected HOST or HOST:PORT, got {text!r}") from None
 
 
 def deliver(report: dict[str, Any], server: str, secret_path: str | None, config: Mapping[str, Any],

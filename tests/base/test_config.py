@@ -431,3 +431,12 @@ def test_a_home_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
         config.state_path(Config(), "collector.state_dir")
     assert (f"{tmp_path}/file/iostats: cannot be made: Not a directory; name another directory in "
             f"site.cfg: [collector] state_dir") == str(error.value)
+
+
+@pytest.mark.parametrize("host", ["mgmt1:99999", "mgmt1:x", "mgmt1, :19990", "[fd00::5]x"])
+def test_a_host_that_is_none_is_an_error_of_its_line(tmp_path, host):
+    """In each command that reads site.cfg, also where it asks no server: reports would wait."""
+    path = write(tmp_path / "site.cfg", f"[site]\nhost = {host}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    assert f"{path}:2: [site] host: expected HOST or HOST:PORT, got {host!r}" == str(caught.value)

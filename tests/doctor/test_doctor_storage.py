@@ -279,8 +279,9 @@ def test_a_port_and_brackets_in_site_host_are_understood(desk):
         assert "ok" == doctor(desk, site_host=f"127.0.0.1:{desk.port}", site_port=1)["site"][0]
     assert ("problem", f"::1:{desk.port}: Connection refused") == doctor(
         desk, site_host="[::1]")["site"][:2]
-    assert ("problem", "[site] host: expected HOST or HOST:PORT, got 'admin1:x'",
-            "iostats config --check") == doctor(desk, site_host="admin1:x")["site"]
+    assert doctor(desk, site_host="admin1:x")["configuration"][:2] == (
+        "problem", f"{desk.directory}/doctor.cfg:2: [site] host: expected HOST or HOST:PORT, got "
+                   "'admin1:x'")
 
 
 # -- clients -----------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base import config as site
 from iostats.base.errors import NotDelivered, UsageError
-from iostats.wire import client, site_servers
+from iostats.wire import client
 from iostats.wire.site_servers import LOOK_BACK_S, ServerMoved, SiteServers, split_servers
 
 SERVERS = [("192.0.2.23", 19990), ("192.0.2.37", 19990), ("192.0.2.41", 2323)]
@@ -29,10 +28,9 @@ def test_the_names_of_servers(text, found):
 
 
 @pytest.mark.parametrize("text", ["mgmt1, mgmt2:x", "mgmt1:0", "mgmt1, :23"])
-def test_one_that_is_none_is_named_with_its_key(text):
-    config = site.load(environ={"IOSTATS_SITE_HOST": text})
-    with pytest.raises(UsageError, match=r"^\[site\] host: expected HOST or HOST:PORT, got '"):
-        site_servers.site_servers(config)
+def test_one_that_is_none_is_named_with_its_option(text):
+    with pytest.raises(UsageError, match=r"^--server: expected HOST or HOST:PORT, got '"):
+        split_servers(text, "--server", 19990)
 
 
 class Network:
