@@ -289,8 +289,8 @@ def _operation(fs: FileSystemRecord, name: str) -> str:
     if fs.operations is None:
         return "-"
     row = fs.operations.get(name)
-    if row is None and OTHERS in fs.operations:
-        return "-"                        # it may be among those
+    if row is None and (OTHERS in fs.operations or name not in OPERATIONS):
+        return "-"                        # it may be among those; or it is no operation at all
     return f"{mark_of_operation(fs, name)}{count_text(row.count if row else 0)}"
 
 

@@ -647,3 +647,12 @@ def test_csv_has_the_servers_numbers_as_a_layer_of_their_own():
             ["snx11001", "servers", "read_rpcs", "41", "1", "0"],
             ["snx11001", "servers", "write_rpcs", "0", "1", "0"],
             ["snx11001", "servers", "open", "60", "1", "0"]] == rows
+
+
+def test_a_column_that_is_no_operation_is_unknown_and_not_zero():
+    """[report] columns may name what a later release of Lustre counts."""
+    record, choices = job(*WHOLE)
+    choices["report.columns"] = ["open", "teleport"]
+    rows = [line.split() for line in job_tables.text(record, choices, "plain").splitlines()]
+    assert ["open", "teleport"] in [row[2:] for row in rows]
+    assert {"-"} == {row[-1] for row in rows if row[:1] == ["snx11001"] and len(row) == 3}
