@@ -41,7 +41,7 @@ from iostats.totals.record import PhaseFileSystem, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
     from typing import Any
 
     from iostats.report.screen import Screen
@@ -280,16 +280,17 @@ def _operations_table(shown: list[FileSystemRecord], config: Any,
                          key=lambda name: (place.get(name, len(place)), name == OTHERS, name))
     if not columns:
         return []                         # nothing happened, or nothing could be read
-    rows = [(fs.label, *(_operation(fs, name) for name in columns)) for fs in shown]
+    known = {*OPERATIONS, *(name for fs in shown for name in fs.operations or {})}
+    rows = [(fs.label, *(_operation(fs, name, known) for name in columns)) for fs in shown]
     headings, align = (FILE_SYSTEM, *columns), ("left",) + ("right",) * len(columns)
     return ["Metadata statistics for this job:", table(headings, rows, screen, align)]
 
 
-def _operation(fs: FileSystemRecord, name: str) -> str:
+def _operation(fs: FileSystemRecord, name: str, known: Container[str]) -> str:
     if fs.operations is None:
         return "-"
     row = fs.operations.get(name)
-    if row is None and (OTHERS in fs.operations or name not in OPERATIONS):
+    if row is None and (OTHERS in fs.operations or name not in known):
         return "-"                        # it may be among those; or it is no operation at all
     return f"{mark_of_operation(fs, name)}{count_text(row.count if row else 0)}"
 
