@@ -64,7 +64,7 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
         began: since when the amounts are added up, agent's clock: the first reading of the epoch,
             or the reading before the first target came; None where that is not told.
         since_boot: (boot id of the storage server, seconds since that boot when this reading began,
-            by a clock that nobody sets); None where that is not known.
+            by a clock that cannot be set); None where that is not known.
     """
 
     file_system: TargetName

@@ -42,7 +42,7 @@ class BlockHead(msgspec.Struct, kw_only=True):
 
     Attributes:
         read_at: agent's clock when this reading began, seconds since 1970.
-        since_boot_s: seconds since the storage server's boot then, by a clock that nobody sets;
+        since_boot_s: seconds since the storage server's boot then, by a clock that cannot be set;
             None where that is not known.
         cleanup_s: the target's job_cleanup_interval; None where it can't be read.
         ended: it is the last block of this reading; it has `entries` and `gone`.
