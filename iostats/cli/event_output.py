@@ -71,7 +71,7 @@ class JournalLines:
                 yield from self._wrapped(f"    {title + ':':<6}", text)
 
     def _line(self, event: Event, names: dict[str, str], is_update: bool) -> str:
-        at, severity = self._moment(event.time), _SEVERITIES[event.severity]
+        at, severity = self._time_text(event.time), _SEVERITIES[event.severity]
         node = one_line(names.get(event.node, event.node))
         self._node_width = max(self._node_width, min(width_of(node), self._widest))
         head = f"{at} {severity} {padded(node, self._node_width)} "
@@ -84,8 +84,8 @@ class JournalLines:
         return (f"{_DIM}{at}{_PLAIN} {colour}{severity}{_PLAIN if colour else ''} "
                 f"{padded(node, self._node_width)} {colour}{words}{_PLAIN if colour else ''}")
 
-    def _moment(self, seconds: float) -> str:
-        """As journalctl has it; with the year, where it is not of the last months."""
+    def _time_text(self, seconds: float) -> str:
+        """A time as journalctl prints it; with the year if it is not of the last months."""
         there = time.gmtime(seconds) if self._form.is_utc else time.localtime(seconds)
         if abs(self._form.now - seconds) < _OTHER_YEAR_S:
             return f"{_MONTHS[there.tm_mon - 1]} {time.strftime('%d %H:%M:%S', there)}"

@@ -68,14 +68,14 @@ def terminal_width() -> int | None:
 
 def table_width() -> int:
     """
-    Characters in a line of a table that nobody has chosen the columns of: 80 in a pipe, as in a
-    job's output.
+    The width of a table if the user has not chosen the columns: that of the terminal; 80
+    characters in a pipe, as in a job's output.
     """
     return terminal_width() or 80
 
 
 def has_colours(stream: TextIO) -> bool:
-    """On a terminal that has them, unless NO_COLOR is set (no-color.org)."""
+    """Whether `stream` is a terminal with colours, and NO_COLOR (no-color.org) is not set."""
     return (stream.isatty() and not os.environ.get("NO_COLOR")
             and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"))
 
@@ -83,7 +83,7 @@ def has_colours(stream: TextIO) -> bool:
 def status_of(role: Callable[[], int]) -> int:
     """
     The exit status that `role()` returns, or that of the IostatsError that it raises, which is one
-    line for the user; DONE when nobody reads our output any more, 130 after Ctrl-C.
+    line for the user; DONE when the reader of our output has closed the pipe, 130 after Ctrl-C.
     """
     try:
         return role()

@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
     files = [text for text in options.jobs if record_file.is_named(text)]
     for path in files:
         found += record_file.records_in(path)
-    of_files = frozenset(map(id, found))
+    without_pages = frozenset(map(id, found))
     for job in [checked_batch_job(job, "JOB") for text in wanted for job in tasks_of(text, "JOB")]:
         records, failed = records_of(job, config, where)
         if not records:
@@ -127,7 +127,7 @@ def _run(options: argparse.Namespace) -> int:
     with (record_file.form_checked(files[0]) if files
           else site_client.form_checked("a record")):
         if not is_file:
-            _print(found, config, options, of_files)
+            _print(found, config, options, without_pages)
         elif found:
             report_page.write([one for one in found if not isinstance(one, _Whole)], options,
                               config, not files and where != "comment")
@@ -188,28 +188,33 @@ def latest_runs(records: list[Record]) -> list[Record]:
     return list(latest.values())
 
 
-_Whole = namedtuple("_Whole", "job records")         # what comes above the reports of its parts
+_Whole = namedtuple("_Whole", "job records")         # an array or heterogeneous job, and its parts
 
 
 def _print(records: Sequence[Record | _Whole], config: site.Config, options: argparse.Namespace,
-           of_files: Collection[int] = ()) -> None:
-    """Print the reports; `of_files`: the id() of records that may not be the site's."""
+           without_pages: Collection[int] = ()) -> None:
+    """
+    Print the reports.
+
+    `without_pages`: id() of each record that was read from a file: the site's pages may not have
+    that job, so its report ends without the address of a page.
+    """
     form, screen = config["report.format"], screen_of(sys.stdout)
-    wholes = [one for one in records if isinstance(one, _Whole)]
     if form in ("json", "csv"):
-        records = [one for one in records if not isinstance(one, _Whole)]
+        records = [record for record in records if not isinstance(record, _Whole)]
     elif not (options.tasks or options.all):
-        parts = {id(part) for whole in wholes for part in whole.records}
-        records = [one for one in records if id(one) not in parts]
+        parts = {id(part) for whole in records if isinstance(whole, _Whole)
+                 for part in whole.records}
+        records = [record for record in records if id(record) not in parts]
     for number, record in enumerate(records):
         if isinstance(record, _Whole):
             others = unfinished.others(record.job, record.records, config)
             put_out(["\n" * bool(number) + array_total.as_text(record.job, [
-                job_tables.labelled(one, config) for one in record.records], config,
+                job_tables.labelled(part, config) for part in record.records], config,
                 screen._replace(form=form), others)])
             continue
         text = job_tables.text(job_tables.labelled(record, config), config, form, options.long,
-                               options.explain, screen, id(record) not in of_files)
+                               options.explain, screen, id(record) not in without_pages)
         if form == "csv" and number:
             text = text.partition("\n")[2]                 # one heading for all
         elif form != "json" and number:

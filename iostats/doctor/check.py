@@ -24,12 +24,12 @@ Attributes:
     fix: a command that fixes it, or one of ONLY_SHOW that shows more; "" where there is none.
 """
 
-# How commands begin that change nothing: they are printed as "check:", not as "fix:".
+# The beginnings of commands that change nothing: they are printed as "check:", not as "fix:".
 ONLY_SHOW = ("ping ", "ss ", "df ", "du ", "cat ", "etcdctl endpoint ", "lctl ping ",
              "lctl get_param ", "iostats config", "iostats events ", "iostats doctor",
              "iostats_client.py doctor", "iostats_client.py show ",
              "iostats_client.py harvest --list")
-_WAYS = ("sudo ", "nsenter -t 1 -m ")      # to run them
+_PREFIXES = ("sudo ", "nsenter -t 1 -m ")  # before any of these commands
 
 
 def only_shows(command: str) -> bool:
@@ -43,8 +43,8 @@ def only_shows(command: str) -> bool:
     """
     if command.startswith("ssh "):
         command = command.split(" ", 2)[-1].strip("'")
-    for way in _WAYS:
-        command = command.removeprefix(way)
+    for prefix in _PREFIXES:
+        command = command.removeprefix(prefix)
     return command.startswith(ONLY_SHOW)
 
 
@@ -56,18 +56,18 @@ def quoted(path: str) -> str:
 
 def as_text(checks: Iterable[Check]) -> str:
     """A line for each check."""
-    return "".join(f"{one.state:<8} {one.name}: {one.text}" + (
-        f"; {'check' if only_shows(one.fix) else 'fix'}: {one.fix}" if one.fix else "") + "\n"
-                   for one in checks)
+    return "".join(f"{check.state:<8} {check.name}: {check.text}" + (
+        f"; {'check' if only_shows(check.fix) else 'fix'}: {check.fix}" if check.fix else "") + "\n"
+                   for check in checks)
 
 
 def as_json(checks: Iterable[Check]) -> dict[str, Any]:
     """
-    {problems, checks} for `--json`; the command is `fix` where it fixes, `check` where it only
-    shows more; `mend` is the earlier name of both.
+    {problems, checks} for `--json`.  A command that fixes the problem is `fix`, one that only shows
+    more is `check`; `mend` has either of them, for programs written for earlier releases.
     """
     checks = list(checks)
-    return {"problems": sum(one.state == PROBLEM for one in checks),
-            "checks": [{**one._asdict(), "fix": "" if only_shows(one.fix) else one.fix,
-                        "check": one.fix if only_shows(one.fix) else "", "mend": one.fix}
-                       for one in checks]}
+    return {"problems": sum(check.state == PROBLEM for check in checks),
+            "checks": [{**check._asdict(), "fix": "" if only_shows(check.fix) else check.fix,
+                        "check": check.fix if only_shows(check.fix) else "", "mend": check.fix}
+                       for check in checks]}

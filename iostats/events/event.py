@@ -148,10 +148,10 @@ def latest(a: Event, b: Event) -> Event:
 
 def merge_copy(known: Event | None, copy: Event) -> Event:
     """
-    The event after one more copy of it; `known` itself where the copy adds nothing.
+    The event with what one more copy of it adds: `known`, the same object, if it adds nothing.
 
-    A line of the log that is read again, after a kill, gets another time: times that differ by less
-    than SAME_MOMENT_S add nothing.
+    A line of the kernel log that is read again after a restart gets a slightly different time, so a
+    difference of less than SAME_MOMENT_S adds nothing.
     """
     if known is None:
         return copy

@@ -132,19 +132,19 @@ class LoadRow:
         self.nids: list[str] = []                   # of clients, where it is added up from these
         self.node = ""                              # of a client
         self.is_low = False                         # some I/O of its clients may be missing
-        self.is_estimated = False                   # so are rates of its clients
+        self.is_estimated = False                   # rates of its clients are estimates
 
     @property
     def is_known(self) -> bool:
         """True where any of its targets has been read; always where it is of ids."""
         return self.read > 0 or not self.of
 
-    def _has_one_of(self, places: Mapping[str, Collection[str]]) -> bool:
-        """Whether one of the targets {file system: [target]} may have added to it."""
+    def _may_include(self, targets: Mapping[str, Collection[str]]) -> bool:
+        """Whether the row may include I/O of one of `targets`: {file system: [target]}."""
         return bool(
-            any(target in places.get(fs, ()) for fs, target in self.of) if self.of else
-            any(places.values()) if self.level.over == EVERYTHING else
-            places.get(self.file_system))
+            any(target in targets.get(fs, ()) for fs, target in self.of) if self.of else
+            any(targets.values()) if self.level.over == EVERYTHING else
+            targets.get(self.file_system))
 
     def mark(self) -> tuple[list[float], list[str], bool]:
         """What it is ranked by: its amounts, its names, and whether it is a job's."""
@@ -175,10 +175,10 @@ class LoadRow:
             row["server"] = self.server
         row.update({metric + suffix: amount if self.is_known else None
                     for metric, amount in zip(METRICS, self.amounts)})
-        row["lower_bound"] = self.is_low if self.nids else self._has_one_of(load.missing)
+        row["lower_bound"] = self.is_low if self.nids else self._may_include(load.missing)
         if suffix:
             row["rates_estimated"] = (self.is_estimated if self.nids
-                                      else self._has_one_of(load.estimated))
+                                      else self._may_include(load.estimated))
         if self.of:
             ages = [load.readings[one].age_s for one in self.of if one in load.readings]
             row["age_s"] = None if None in ages else max(ages, default=None)

@@ -101,7 +101,7 @@ def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str
     elif answer["kind"] == GAINS:
         words.append("I/O between the two (time between them not known: --every S)")
     elif answer["began"] is not None:
-        words.append("totals since " + _moment(answer["began"], at))
+        words.append("totals since " + _start_text(answer["began"], at))
     else:
         words.append("totals since the entries began")
     words += [f"by {levels.named(answer['by']).words}",
@@ -117,12 +117,12 @@ def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str
     return one_line(", ".join(words))
 
 
-def _moment(began: float, at: float | None) -> str:
-    """The time, and the day where it is another one."""
-    moment = datetime.fromtimestamp(began).astimezone()
-    is_today = at is not None and moment.date() == datetime.fromtimestamp(at).date()
-    return moment.strftime(("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
-                           + zone_form(began, at))
+def _start_text(began: float, at: float | None) -> str:
+    """When the totals began; with the date if that was not on the day of `at`."""
+    start = datetime.fromtimestamp(began).astimezone()
+    is_same_day = at is not None and start.date() == datetime.fromtimestamp(at).date()
+    return start.strftime(("%H:%M:%S" if is_same_day else "%Y-%m-%d %H:%M:%S")
+                          + zone_form(began, at))
 
 
 def _no_rows(answer: dict[str, Any]) -> str:

@@ -94,24 +94,24 @@ def notes_by_node(found: NodesRecord, file_systems: list[NodesFileSystem], is_be
 
 
 def period(record: Record) -> list[str]:
-    """When a job of the storage servers ran, where the line about the job does not have it."""
+    """When a job known from the storage servers ran, if the line about the job lacks that."""
     job, harvest = record.job, record.harvest
     if job.started is not None and job.ended is not None and job.elapsed_s is not None:
         return []
     if job.started is not None and job.ended is not None:
         return [f"It ran {_span(job.started, job.ended)}."]
     assert harvest is not None                             # of which this job is
-    began = "" if job.started is None else f"It began at {_moment(job.started)}; end unknown.  "
+    began = "" if job.started is None else f"It began at {_time_text(job.started)}; end unknown.  "
     return [f"{began}Sweeps of the storage servers saw I/O of it "
             f"{_span(harvest.began, harvest.ended)}."]
 
 
 def _span(began: float, ended: float) -> str:
     zone = zone_form(began, ended)
-    return f"from {_moment(began, zone)} to {_moment(ended, zone)}"
+    return f"from {_time_text(began, zone)} to {_time_text(ended, zone)}"
 
 
-def _moment(seconds: float, zone: str = "") -> str:
+def _time_text(seconds: float, zone: str = "") -> str:
     return moment_text(seconds, DATE_TIME + zone, f"{seconds:.0f}")
 
 

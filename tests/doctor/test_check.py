@@ -31,7 +31,7 @@ def test_what_changes_nothing_is_no_fix(command, expected):
 
 
 def test_json_counts_the_problems_and_has_the_fix_under_both_of_its_names():
-    """`mend` is the earlier one."""
+    """`mend` has it too, for programs written for earlier releases."""
     found = as_json(iter(CHECKS))
     assert 1 == found["problems"]
     assert {"state": "problem", "name": "llite", "text": "1 of 1 not read",

@@ -19,10 +19,10 @@ from iostats.report.advice.rule import (
     at_least,
     cost_of,
     count_text,
+    node_time_text,
     of_time,
     rate_text,
     share_of_it,
-    share_text,
     weight_of,
 )
 from iostats.report.job_summary import NODES
@@ -255,6 +255,6 @@ def time_in_lustre(known: KnownIO, limits: Limits) -> Optional[Held]:
     most = " and ".join(f"{either}{percent_text(part)} of it in {name}" for name, part in (
         first, *(other for other in others if other[1] >= _WORTH_NAMING)))
     return Held(min(1.0, share.low) * 0.5,
-                f"{share_text(share)} was spent in Lustre, {most}",
+                f"{node_time_text(share)} was spent in Lustre, {most}",
                 {"share": round(share.low, 3), "seconds": round(whole, 3)},
                 cost=cost_of(known, *(name for name, _ in known.longest())))

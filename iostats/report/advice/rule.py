@@ -102,12 +102,15 @@ def of_time(known: KnownIO, *calls: str) -> str:
     time is not known.
     """
     share = known.time_share(*calls)
-    return f", {share_text(share)}{'' if share.low <= 1 else ' (threads overlap)'}" if (
+    return f", {node_time_text(share)}{'' if share.low <= 1 else ' (threads overlap)'}" if (
         share.low) else ""
 
 
-def share_text(share: Interval) -> str:
-    """A share of the nodes' time, which is above 1 where threads waited side by side."""
+def node_time_text(share: Interval) -> str:
+    """
+    A share of the nodes' time in words; above 1 where several threads of a node waited at the same
+    time.
+    """
     return at_least(share) + (f"{percent_text(share.low)} of the nodes' time" if share.low <= 1 else
                               f"{share.low:,.1f} times the nodes' time")
 
