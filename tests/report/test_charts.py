@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -74,15 +73,6 @@ def test_where_the_start_is_known_times_are_those_of_a_clock(began, ended, expec
 
 def test_a_time_that_no_calendar_has_is_not_labelled():
     assert [] == clock_ticks(1e20, 0, 60)
-
-
-@pytest.fixture
-def utc(monkeypatch):
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def paths(markup):

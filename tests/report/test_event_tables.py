@@ -18,11 +18,7 @@ from iostats.report import (
 from iostats.totals import job_events
 
 CONFIG = config.Config()                        # T, the job's start, is 2026-11-21 01:36:40 UTC
-
-
-@pytest.fixture(autouse=True)
-def at_greenwich(utc):
-    """Times are local."""
+pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
 
 
 def record_of(*reports, servers=()):

@@ -9,7 +9,7 @@ import re
 import pytest
 import queueing_world as world
 from test_planted_faults import FAULTS, GIB, HEALTHY, Work, job
-from test_why_causes import STEADY, at_greenwich, history, line, writes  # noqa: F401
+from test_why_causes import STEADY, history, line, writes
 from test_why_parts import at_servers
 
 from iostats.base.config import Config
@@ -22,6 +22,7 @@ from iostats.report.why import answer, causes, headline
 from iostats.report.why.cause import main_cause
 from iostats.totals.record import Record
 
+pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
 CONFIG = Config()
 
 

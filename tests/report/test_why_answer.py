@@ -29,20 +29,15 @@ from iostats.report.json_and_csv import as_json
 from iostats.report.screen import LOG
 from iostats.report.why import answer
 
-SCREEN = LOG
+pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
 
 
-@pytest.fixture(autouse=True)
-def at_greenwich(utc):
-    """Times are local."""
-
-
-def lines(record, history=None, like=(), screen=SCREEN, why_not=""):
+def lines(record, history=None, like=(), screen=LOG, why_not=""):
     told = answer.answer_of(record, history, like, CONFIG, why_not)
     return answer.lines(told, screen, {}, "binary")
 
 
-def busy_screen(screen=SCREEN):
+def busy_screen(screen=LOG):
     return lines(record(), BUSY, [record(seconds) for seconds in (80.0, 300.0, 320.0)], screen)
 
 
@@ -56,7 +51,7 @@ def test_the_worked_example_of_the_document():
 def test_no_line_is_wider_than_the_screen(width):
     for job, over_time in ((record(), BUSY), (record(events=[DOWN]), STOPPED),
                            (record(37.0, 4.0), QUIET)):
-        assert max(map(width_of, lines(job, over_time, screen=SCREEN._replace(width=width)))
+        assert max(map(width_of, lines(job, over_time, screen=LOG._replace(width=width)))
                    ) <= width
 
 
@@ -103,7 +98,7 @@ def test_it_fits_one_screen():
 
 
 def test_a_terminal_without_utf_8_has_bars_of_ascii():
-    assert all(line.isascii() for line in busy_screen(SCREEN._replace(is_ascii=True)))
+    assert all(line.isascii() for line in busy_screen(LOG._replace(is_ascii=True)))
 
 
 def test_bars_stand_below_one_another():

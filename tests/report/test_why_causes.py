@@ -12,11 +12,7 @@ CONFIG = config.Config()
 BEGAN = 1_795_176_000.0                     # 2026-11-20 12:00:00 UTC
 MIB = 1 << 20
 JOB = {"started": BEGAN, "ended": BEGAN + 1200, "elapsed_s": 1200.0}
-
-
-@pytest.fixture(autouse=True)
-def at_greenwich(utc):
-    """Times are local."""
+pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
 
 
 def line(**amounts):

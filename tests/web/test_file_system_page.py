@@ -4,7 +4,6 @@ The charts of a file system over time, from the lines that the site's server tel
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
@@ -12,15 +11,7 @@ from iostats.load.time_lines import Line
 from iostats.web.file_system_page import figure_of
 
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch):
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
 
 
 def titles(found):
