@@ -5,16 +5,15 @@ A site's storage servers, their agents, and the site's server, played through ti
 
 Two storage servers with a kernel.Kernel for each target; agents that read the kernel's text as
 `harvest` does; a Harvest with its store.  Each server has a clock of its own.  `knows`:
-a batch system tells when jobs began and ended.  A witness is at work on each target (world.py).
+a batch system tells when jobs began and ended.  A witness (kernel.py) is at work on each target.
 
 Times are s by the site's clock, which is right; those of the kernels are by their server's.
 """
 
 import asyncio
 import random
-from collections import defaultdict
 
-from kernel import NS, Kernel
+from kernel import NS, WITNESS, Kernel
 
 from iostats.base import config as site
 from iostats.base.job_facts import Facts
@@ -26,7 +25,6 @@ from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn, JsonSweep
 
 BEGAN = 1_795_225_200
 EVERY_S, CLEANUP_S = 200, 600
-WITNESS = "4733"
 JOBS = ("4711", "4712", "4713", "cp.0")
 QUOTED = '"4711"'                           # up to 2.15.1 another id than 4711
 NUMBERS = {"4711", "4712", "4713"}
@@ -56,31 +54,19 @@ class Server:
         return f"{self.name} boot {self.boots}"
 
 
-class SiteWorld:
+class SweptSite:
     """
+    The site's server, its store, and a clock; `sweep` and `_witness` are those of a subclass.
+
     Attributes:
-        now: s; `first`, `last`: {job: s} of its requests.
+        now: s.
         harvest: the site's server's.
-        settled: {job: the truth when it was settled the last time}; what came later, and no sweep
-            has ever seen, is a job's of which there is no record.
     """
 
-    def __init__(self, path, release, knows, aheads=(0, 0)):
-        self.path, self.release, self.knows, self.now = str(path), release, knows, BEGAN
-        self.loop, self.settled, self.first, self.last = asyncio.new_event_loop(), {}, {}, {}
-        self._witnessed, self._made = defaultdict(int), 0
-        clocks = [(BEGAN + ahead) * NS for ahead in aheads]
-        self.servers = [
-            Server("oss1", [Kernel(release, "OST", clocks[0], CLEANUP_S, "scratch", name)
-                            for name in ("OST0000", "OST0001")], aheads[0]),
-            Server("mds1", [Kernel(release, "MDT", clocks[1], CLEANUP_S, "scratch", "MDT0000")],
-                   aheads[1])]
+    def __init__(self, path):
+        self.path, self.now, self.loop = str(path), BEGAN, asyncio.new_event_loop()
         self.config = site.load(environ={})
         self.config.take("batch.system", "none", "a test")
-        self._open()
-        self._witness()
-        self.sweep()
-        self.now += 1
 
     def _open(self):
         self.store = Store(self.path)
@@ -90,6 +76,39 @@ class SiteWorld:
     def close(self):
         self.store.close()
         self.loop.close()
+
+    def wait(self, seconds):
+        """Time goes by, with sweeps in step and the witness at work."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(until, self.now + 50 - self.now % 50)
+            self._witness()
+            if self.now % EVERY_S == 0:
+                self.sweep()
+
+
+class SiteWorld(SweptSite):
+    """
+    Attributes:
+        first, last: {job: s} of its requests.
+        settled: {job: the truth when it was settled the last time}; what came later, and no sweep
+            has ever seen, is a job's of which there is no record.
+    """
+
+    def __init__(self, path, release, knows, aheads=(0, 0)):
+        super().__init__(path)
+        self.release, self.knows = release, knows
+        self.settled, self.first, self.last = {}, {}, {}
+        clocks = [(BEGAN + ahead) * NS for ahead in aheads]
+        self.servers = [
+            Server("oss1", [Kernel(release, "OST", clocks[0], CLEANUP_S, "scratch", name)
+                            for name in ("OST0000", "OST0001")], aheads[0]),
+            Server("mds1", [Kernel(release, "MDT", clocks[1], CLEANUP_S, "scratch", "MDT0000")],
+                   aheads[1])]
+        self._open()
+        self._witness()
+        self.sweep()
+        self.now += 1
 
     # ---- what happens
 
@@ -121,24 +140,10 @@ class SiteWorld:
     def _clock(self, server):
         return (self.now + server.ahead) * NS
 
-    def wait(self, seconds):
-        """Time goes by, with sweeps in step and the witness at work."""
-        until = self.now + seconds
-        while self.now < until:
-            self.now = min(until, self.now + 50 - self.now % 50)
-            self._witness()
-            if self.now % EVERY_S == 0:
-                self.sweep()
-
     def _witness(self):
         for server in self.servers:
             for kernel in server.kernels:
-                entry = kernel.arrive(self._clock(server), WITNESS)
-                times = 1
-                if not entry.values:
-                    times = 2**40 >> self._witnessed[kernel.target]
-                    self._witnessed[kernel.target] += 1
-                kernel.count(entry, self._counters(kernel)[0], 1, times)
+                kernel.witness(self._clock(server), self._counters(kernel)[0])
 
     def on_clear(self, chance):
         server = chance.choice(self.servers)

@@ -10,13 +10,11 @@ agents' own code: what SweepEncoder reads below a directory is decoded and taken
                    own that may be wrong and be set, boots, and an agent that may be killed
     jobs           run, end, are requeued, and write back after their end; `knows`: a batch system
                    reports that
-    witness        an id that is never silent on a target that is mounted, and counts less after
-                   each loss of its entry: without it a `clear` could not be seen at all
+    witness        is at work on each target that is mounted (kernel.py)
 
 Times are seconds by the site's clock, which is right.
 """
 
-import asyncio
 import errno
 import os
 import pathlib
@@ -24,21 +22,17 @@ import shutil
 from collections import defaultdict
 from unittest import mock
 
-from kernel import NS, Kernel
+from kernel import NS, WITNESS, Kernel
+from site_world import BEGAN, CLEANUP_S, EVERY_S, SweptSite
 
-from iostats.base import config as site
 from iostats.base.job_facts import ENDED, RUNNING, Facts
-from iostats.site import harvest_intake, harvested_job
-from iostats.site.store import Store
+from iostats.site import harvested_job
 from iostats.storage import encoding
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.schedule import Pace, SweepClock
 from iostats.storage.targets import local_targets
 from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
 
-BEGAN = 1_795_225_200
-EVERY_S, CLEANUP_S = 200, 600
-WITNESS = "4733"
 JOBS = ("4711", "4712", "4713")
 COLUMNS = ("read_bytes", "write_bytes", "operations")
 WAITS = (1, 7, 20, 41, 100, 199, 200, 301, 400, 601, 799, 1300, 1900)
@@ -58,11 +52,15 @@ class Target:
     """
 
     def __init__(self, kernel, hosts):
-        self.kernel, self.hosts, self.on, self.witnessed = kernel, hosts, None, 0
+        self.kernel, self.hosts, self.on = kernel, hosts, None
         self.unreadable, self.cut = 0, False
 
     def __str__(self):
         return f"{self.kernel.file_system}-{self.kernel.target}"
+
+    def other_host(self, machine):
+        """A machine that may have it, other than this one."""
+        return next(one for one in self.hosts if one is not machine)
 
 
 class Machine:
@@ -75,23 +73,23 @@ class Machine:
         self.waiting, self.is_away, self.has_heard = [], False, True
 
 
-class ServersWorld:
+class ServersWorld(SweptSite):
     """
     Attributes:
-        now: s; `runs`: {job: [[began, ended or None]]}.
+        runs: {job: [[began, ended or None]]}.
         done: {job: [(when, file system, place in COLUMNS, amount)]} of all that was ever counted.
         settled: {job: up to when sweeps had come when it was settled last}.
         log: what happened, for a person.
     """
 
     def __init__(self, path, release, knows, aheads=(0, 0, 0), has_witness=True):
-        self.release, self.knows, self.now, self.has_witness = release, knows, BEGAN, has_witness
-        self.path = pathlib.Path(path)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.loop, self.done, self.runs, self.settled = (
-            asyncio.new_event_loop(), defaultdict(list), defaultdict(list), {})
+        self.top = pathlib.Path(path)
+        self.top.mkdir(parents=True, exist_ok=True)
+        super().__init__(self.top / "site.sqlite")
+        self.release, self.knows, self.has_witness = release, knows, has_witness
+        self.done, self.runs, self.settled = defaultdict(list), defaultdict(list), {}
         self.log = []
-        self.machines = [Machine(name, self.path / name, ahead)
+        self.machines = [Machine(name, self.top / name, ahead)
                          for name, ahead in zip(("oss1", "oss2", "mds1"), aheads)]
         oss1, oss2, mds1 = self.machines
         self.targets = []
@@ -102,8 +100,6 @@ class ServersWorld:
                             name)
             self.targets.append(Target(kernel, hosts))
             self.mount(self.targets[-1], hosts[0])
-        self.config = site.load(environ={})
-        self.config.take("batch.system", "none", "a test")
         self.config.take("site.series_days", "0", "a test")         # no time lines
         self._open()
         for machine in self.machines:
@@ -116,14 +112,8 @@ class ServersWorld:
         return self
 
     def __exit__(self, *error):
-        self.store.close()
-        self.loop.close()
-        shutil.rmtree(self.path)
-
-    def _open(self):
-        self.store = Store(str(self.path / "site.sqlite"))
-        self.store.rows("PRAGMA synchronous = OFF")
-        self.harvest = harvest_intake.Harvest(self.store, self.config, lambda: float(self.now))
+        self.close()
+        shutil.rmtree(self.top)
 
     # ---- machines and targets
 
@@ -213,25 +203,11 @@ class ServersWorld:
         self.log.append(f"{self.now - BEGAN}: {event}")
         getattr(self, f"on_{event}")(chance)
 
-    def wait(self, seconds):
-        """Time goes by, with sweeps in step and the witness at work."""
-        until = self.now + seconds
-        while self.now < until:
-            self.now = min(until, self.now + 50 - self.now % 50)
-            self._witness()
-            if self.now % EVERY_S == 0:
-                self.sweep()
-
     def _witness(self):
         for target in self.targets if self.has_witness else ():
             if target.on is not None:
-                kernel = target.kernel
-                entry = kernel.arrive(self.clock_ns(target.on), WITNESS)
-                times = 1
-                if not entry.values:
-                    times = 2**40 >> target.witnessed
-                    target.witnessed += 1
-                kernel.count(entry, self._counters(kernel)[0][0], 1, times)
+                target.kernel.witness(self.clock_ns(target.on),
+                                      self._counters(target.kernel)[0][0])
 
     def on_job(self, chance):
         """A job begins, ends, or is requeued."""
@@ -259,24 +235,19 @@ class ServersWorld:
     def on_remount(self, chance):
         """A target is stopped and started on its machine, perhaps some sweeps later."""
         target = chance.choice(self.targets)
-        machine = target.on
-        if machine is not None:
-            self.unmount(target)
-            self._some_time(chance)
-            if machine.is_up:
-                self.mount(target, machine)
-                self._maybe_unreadable(target, chance)
+        self._move(target, target.on, chance)
 
     def on_failover(self, chance):
         """A target is stopped, and started on the other machine."""
         target = chance.choice(self.targets)
+        self._move(target, target.other_host(target.on), chance)
+
+    def _move(self, target, machine, chance):
+        """Stop a target where it is mounted, and start it on a machine."""
         if target.on is not None:
-            other = next(one for one in target.hosts if one is not target.on)
             self.unmount(target)
             self._some_time(chance)
-            if other.is_up:
-                self.mount(target, other)
-                self._maybe_unreadable(target, chance)
+            self._start(target, machine, chance)
 
     def on_crash(self, chance):
         """A machine dies; its targets fail over, or wait for its boot; its clock may be wrong."""
@@ -288,10 +259,7 @@ class ServersWorld:
         self._some_time(chance)
         stays = chance.random() < 0.5
         for target in mine if stays else ():
-            other = next(one for one in target.hosts if one is not machine)
-            if other.is_up:
-                self.mount(target, other)
-                self._maybe_unreadable(target, chance)
+            self._start(target, target.other_host(machine), chance)
         self._some_time(chance)
         machine.is_up, machine.booted, machine.boots = True, self.now, machine.boots + 1
         if chance.random() < 0.4:
@@ -301,8 +269,7 @@ class ServersWorld:
         for target in mine:
             if target.on is None or chance.random() < 0.3:
                 self.unmount(target)
-                self.mount(target, machine)
-                self._maybe_unreadable(target, chance)
+                self._start(target, machine, chance)
 
     def _some_time(self, chance):
         """Perhaps some time goes by, in which jobs go on."""
@@ -310,10 +277,13 @@ class ServersWorld:
             self.wait(chance.choice((1, 50, 199, 201, 400, 700)))
             self.work(chance.choice(JOBS), chance.choice(self.targets), chance.randint(1, 41))
 
-    def _maybe_unreadable(self, target, chance):
-        if chance.random() < 0.3:
-            self.log.append(f"{self.now - BEGAN}: {target} unreadable")
-            target.unreadable = chance.randint(1, 4)
+    def _start(self, target, machine, chance):
+        """Mount a target on a machine that is up; its file may be unreadable at first."""
+        if machine.is_up:
+            self.mount(target, machine)
+            if chance.random() < 0.3:
+                self.log.append(f"{self.now - BEGAN}: {target} unreadable")
+                target.unreadable = chance.randint(1, 4)
 
     def on_unreadable(self, chance):
         """A target's file cannot be read, in some sweeps."""
@@ -409,12 +379,11 @@ class ServersWorld:
         for target in self.targets:
             if target.on is machine:
                 directory = self._directory(target, machine)
+                directory.mkdir(parents=True, exist_ok=True)
                 if target.unreadable:
                     target.unreadable -= 1
-                    directory.mkdir(parents=True, exist_ok=True)
                     (directory / "job_stats").unlink(missing_ok=True)
                     continue
-                directory.mkdir(parents=True, exist_ok=True)
                 (directory / "job_stats").write_bytes(target.kernel.file(self.clock_ns(machine)))
                 (directory / "job_cleanup_interval").write_text(f"{target.kernel.cleanup_s}\n")
                 if target.cut:

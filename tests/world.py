@@ -3,19 +3,17 @@ A target, its agent and the server's CorrectedTarget, played through time by a l
 
     World("2.12").play([("rpc", 0, 3), ("wait", 601), ("clear",), ...])
 
-Sweeps are in step, every 200 s, as long as the agent is up.  One job, the witness, is never silent
-for long, and after each time that its entry was lost it counts less than before: so that a `clear`
-can be seen at all, as on a target of a real site it is by some job or other.
+Sweeps are in step, every 200 s, as long as the agent is up.  A witness (kernel.py) is at work, so
+that a `clear` can be seen at all, as on a target of a real site it is by some job or other.
 """
 
-from kernel import NS, Agent, Kernel
+from kernel import NS, WITNESS, Agent, Kernel
 
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
 
 BEGAN_S = 1_795_225_200
 EVERY_S = 200
-WITNESS = "4733"
 JOBS = ("4711", "4712", "cp.0", "")
 
 
@@ -33,7 +31,7 @@ class World:
         self.agent = Agent(self.kernel, rows)
         self.names = JobIds()
         self.target = CorrectedTarget(self.names, "scratch", "OST0000")
-        self.up, self._races, self._witnessed, self._under_way = True, [], 0, []
+        self.up, self._races, self._under_way = True, [], []
         self.counters = [name for name in self.kernel.units
                           if name.startswith(("read", "write", "setattr", "open", "sync"))]
         self._last = []
@@ -192,12 +190,7 @@ class World:
         self._under_way = []
 
     def _witness(self):
-        now, counter = self.now * NS, self.counters[0]
-        entry = self.kernel.arrive(now, WITNESS)
-        times = 1
-        if not entry.values:
-            times, self._witnessed = 2**40 >> self._witnessed, self._witnessed + 1
-        self.kernel.count(entry, counter, 1, times)
+        self.kernel.witness(self.now * NS, self.counters[0])
 
     # ---- the law
 
