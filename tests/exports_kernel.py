@@ -134,13 +134,11 @@ class ExportsKernel:
         """The NID from which it connected first."""
         return self._of_mount[mount]
 
-    def state(self, nid):
-        """{counter: [samples, min, max, sum, sumsq]} of a file, a copy."""
-        return {name: list(value) for name, value in self._nids[nid].counters.items()}
-
     def counters(self, nid):
-        """The same; {} where there is no file."""
-        return self.state(nid) if nid in self._nids else {}
+        """{counter: [samples, min, max, sum, sumsq]} of a file, a copy; {} where there is none."""
+        stats = self._nids.get(nid)
+        return {} if stats is None else {
+            name: list(value) for name, value in stats.counters.items()}
 
     def _stats(self, now, mount):
         nid = self._of_mount[mount]

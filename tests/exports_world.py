@@ -26,6 +26,7 @@ from iostats.storage import clients as agent_clients
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.schedule import Pace, SweepClock
 from iostats.storage.targets import local_targets
+from iostats.wire.messages.clients_decoder import decoded_clients
 from iostats.wire.messages.clients_encoder import method_of
 from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
 
@@ -99,7 +100,7 @@ class Server:
             run, message = self.waiting.pop(0)
             is_clients = method_of(message) == "packed_clients"
             packed = PackedSweep(2, message, self.clock.now() - world.now)
-            taken = (decoded_of(packed) if is_clients else decoded_sweep(packed, 16 << 20))
+            taken = (decoded_clients if is_clients else decoded_sweep)(packed, 16 << 20)
             answer = world.site.harvest.take(taken, self.name)
             world.site.store.commit()
             if not answer["taken"]:
@@ -108,11 +109,6 @@ class Server:
                     self.encoder.is_broken = True
         if not self.encoder.is_broken:
             self.clients.delivered()
-
-
-def decoded_of(packed):
-    from iostats.wire.messages.clients_decoder import decoded_clients
-    return decoded_clients(packed, 16 << 20)
 
 
 class ExportsWorld:
@@ -131,15 +127,15 @@ class ExportsWorld:
         self.servers = [Server(self, "oss1"), Server(self, "oss2"),
                         Server(self, "oss3", dice.random() < 0.5 if third_has_agent is None
                                else third_has_agent)]
-        self.targets = [ExportsKernel(release, "OST", self._ns(self.servers[0]), number=0),
-                        ExportsKernel(release, "OST", self._ns(self.servers[1]), number=1),
-                        ExportsKernel(release, "MDT", self._ns(self.servers[0]))]
+        self.targets = [ExportsKernel(release, "OST", self.servers[0].wall_ns(), number=0),
+                        ExportsKernel(release, "OST", self.servers[1].wall_ns(), number=1),
+                        ExportsKernel(release, "MDT", self.servers[0].wall_ns())]
         self.home = {one.target: self.servers[place % 2] for place, one in enumerate(self.targets)}
         self.done = {nid: [] for nid in (*NIDS, BIG)}
         self.excused, self.swept, self._verdicts = [], self.now, []
         self._unread, self._blind = {}, {}      # of the next sweep: files, and whole targets
         self.hidden = set()
-        # Of each target: {nid: _NidStats as it was read last, its counters then}, when; clears.
+        # Of each target: {nid: its counters at the last reading}, when; [nid] of each clear since.
         self._read = {one.target: ({}, self.now) for one in self.targets}
         self._cleared = {one.target: [] for one in self.targets}
         self._mounts = {one.target: () for one in self.targets}
@@ -154,10 +150,6 @@ class ExportsWorld:
 
     def close(self):
         self.site.store.close()
-
-    @staticmethod
-    def _ns(server):
-        return server.wall_ns()
 
     # ---- what happens
 
@@ -192,7 +184,7 @@ class ExportsWorld:
             self._work(kernel, self.dice.choice((*NIDS, BIG)))
 
     def _work(self, kernel, nid):
-        dice, at = self.dice, self._ns(self.home[kernel.target])
+        dice, at = self.dice, self.home[kernel.target].wall_ns()
         self.now += 0.01
         kernel.mount(at, nid, nid)
         before = list(kernel.truth[nid])
@@ -207,7 +199,7 @@ class ExportsWorld:
 
     def write(self, kernel, nid, amount, times):
         """A client writes; ended before anything else happens."""
-        at, before = self._ns(self.home[kernel.target]), list(kernel.truth[nid])
+        at, before = self.home[kernel.target].wall_ns(), list(kernel.truth[nid])
         kernel.mount(at, nid, nid)
         kernel.write(at, nid, amount, times)
         self._note(kernel, nid, before)
@@ -230,22 +222,21 @@ class ExportsWorld:
         kernel = self._here()
         if kernel is not None:
             self._note_clear(kernel, kernel.nids)
-            kernel.clear(self._ns(self.home[kernel.target]))
+            kernel.clear(self.home[kernel.target].wall_ns())
 
     def on_clear_one(self):
         kernel = self._here()
         if kernel is not None and kernel.nids:
             nid = self.dice.choice(kernel.nids)
             self._note_clear(kernel, [nid])
-            kernel.clear_one(self._ns(self.home[kernel.target]), nid)
+            kernel.clear_one(self.home[kernel.target].wall_ns(), nid)
 
     def _note_clear(self, kernel, nids):
         if self.dice.random() < 0.3 and len(nids) > 1:
             kernel.unmount(self.dice.choice(nids))      # its file will be removed
         self.lost += [(self._read_at[kernel.target], self.now, nid if len(nids) == 1 else "")
                       for nid in nids[:1]]
-        self._cleared[kernel.target].append([
-            (nid, dict(kernel.counters(nid))) for nid in nids])
+        self._cleared[kernel.target].append(nids)
 
     def on_restart(self):
         kernel = self._here()
@@ -282,13 +273,13 @@ class ExportsWorld:
 
     def _start(self, kernel, server):
         self.home[kernel.target] = server
-        kernel.start(self._ns(server))
+        kernel.start(server.wall_ns())
         self.hidden.discard(kernel.target)
         self._read_at[kernel.target] = self._started[kernel.target] = self.now
         self._cleared[kernel.target] = []               # `instance` says that all is new
         self._read[kernel.target] = None
         for nid in self._mounts[kernel.target] if self.dice.random() < 0.7 else ():
-            kernel.mount(self._ns(server), nid, nid)    # as clients reconnect
+            kernel.mount(server.wall_ns(), nid, nid)    # as clients reconnect
         for _ in range(self.dice.randrange(3)):
             self._work(kernel, self.dice.choice(NIDS))
 
@@ -297,7 +288,7 @@ class ExportsWorld:
         server = self._some()
         if not server.is_up:
             return
-        server.is_up, server.clients, server.waiting = False, None, server.waiting
+        server.is_up, server.clients = False, None
         up = [one for one in self.servers if one.is_up]
         for kernel in self.targets:
             if kernel.is_here and self.home[kernel.target] is server:
@@ -421,7 +412,7 @@ class ExportsWorld:
                 continue
             (server.present.add if kernel.is_here else server.present.discard)(target)
             texts = {nid: text for nid, (text, _) in self._unread.get(target, {}).items()}
-            kernel.save(self._ns(server), server.root, texts)
+            kernel.save(server.wall_ns(), server.root, texts)
             if kernel.is_here and target in self._blind:
                 for path in server.root.glob(f"**/*{target}/exports"):
                     shutil.rmtree(path)
@@ -450,17 +441,12 @@ class ExportsWorld:
                 if not self._shows(kernel, known, cleared):
                     self.excused.append((since, self.now, "a clear without a trace"))
             self._cleared[target] = []
-            self._read[target] = ({nid: kernel.state(nid) for nid in kernel.nids}, self.now)
+            self._read[target] = ({nid: kernel.counters(nid) for nid in kernel.nids}, self.now)
 
     def _shows(self, kernel, read, cleared):
         """Whether a file says that it was cleared."""
-        if kernel.has_start:
-            return all(nid in read for nid, _ in cleared) or (
-                len(cleared) > 1 and any(nid in read for nid, _ in cleared))
-        return all(nid in read and went_back(read[nid], kernel.counters(nid))
-                   for nid, _ in cleared) or (len(cleared) > 1 and any(
-                       nid in read and went_back(read[nid], kernel.counters(nid))
-                       for nid, _ in cleared))
+        return not cleared or any(nid in read and (
+            kernel.has_start or went_back(read[nid], kernel.counters(nid))) for nid in cleared)
 
     def settle(self):
         """All is up, and all targets are where an agent reads them; self."""

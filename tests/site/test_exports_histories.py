@@ -61,7 +61,6 @@ class Story(ExportsWorld):
         super().__init__(directory, random.Random(23), release, third_has_agent=False)
         self.one, self.other, self.bare = self.servers
         self.ost = self.targets[0]
-        self._mounts = {kernel.target: () for kernel in self.targets}
         self.write(self.ost, ONE, 4096, 23)
         self.write(self.ost, OTHER, 4096, 23)
         self.sweeps(2)
@@ -74,7 +73,7 @@ class Story(ExportsWorld):
     def move(self, kernel, server):
         kernel.stop()
         self.home[kernel.target] = server
-        kernel.start(self._ns(server))
+        kernel.start(server.wall_ns())
 
     def asked(self, since, until, nid=ONE):
         """(low, true, high) bytes written between two moments, [why]."""
