@@ -361,11 +361,12 @@ OPTIONS = {
         "server.")),
     "collector.state_dir": Option("/var/lib/iostats-collector", _absolute_or_empty, (
         "a directory whose path begins with /"), (
-        "Where the events that it keeps outlast a restart.  Empty: in memory alone.  The default "
-        "of users other than root and the unit's: $XDG_STATE_HOME/iostats/iostats-collector.")),
+        "The directory in which its events outlast a restart.  Empty: in memory alone.  For users "
+        "other than root and that of the systemd unit the default is "
+        "$XDG_STATE_HOME/iostats/iostats-collector.")),
     "collector.pid_file": absolute_path("/run/iostats-collector.pid", "a file", (
-        "Where `iostats collector --daemon` writes its process id.  The default of users other "
-        "than root: $XDG_STATE_HOME/iostats/iostats-collector.pid.")),
+        "Where `iostats collector --daemon` writes its process id.  For users other than root the "
+        "default is $XDG_STATE_HOME/iostats/iostats-collector.pid.")),
     "etcd.endpoints": Option("", words, "URLs with spaces between", (
         "The members of etcd, such as http://mgmt1:2379 http://mgmt2:2379: where the description "
         "of the monitoring is (docs/ldms.md); none: site.cfg alone says what agents do.")),
@@ -412,9 +413,9 @@ OPTIONS = {
     "web.prefix": Option("", _path_prefix, "a path such as /iostats, or nothing", (
         "Below which path the site's proxy shows the pages.")),
     "web.address": Option("", _address, "an address such as https://iostats.example.org/iostats", (
-        "The address of the pages for users' browsers, with the prefix: findings link to their "
-        "documents, and each report ends with the address of the job's page.  Empty: there are no "
-        "pages, and findings name the page of the documentation.")),
+        "The URL of the pages in users' browsers, with the prefix: findings link to the "
+        "documentation there, and each report ends with the URL of the job's page.  Empty: no "
+        "pages; findings name the section of docs/advice.md.")),
     "web.title": Option("iostats", printable, "a text", "What stands in the head of each page."),
     "web.every": number(1, 3600, 5, (
         "Seconds between two updates of a live page; all who see the same are one question to the "

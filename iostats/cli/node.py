@@ -116,8 +116,8 @@ exit status:
   2 bad usage or site.cfg
   3 server not reached (the delta is kept; `stop` again sends it)
   prolog, epilog: always 0
-  deliver: 0 nothing waits any more   1 the server refused a report, or a
-  report or [node] hook_dir cannot be used   3 reports wait for the server
+  deliver: 0 all reports are delivered   1 the server refused a report, or a
+  report or [node] hook_dir cannot be used   3 the server was not reached
 """
 
 WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",

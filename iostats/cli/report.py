@@ -35,16 +35,16 @@ usage: iostats report [options] JOB ...
 Print what finished jobs did to Lustre: as the site's server has it, or else the
 short form that the batch system keeps with its accounting.
 
-Of an array it is the total, and the tasks that stand out; each of them with
---tasks; 100_[1-3] are some.  Of a requeued job it is the latest run, and all of
-them with --all.
+For an array, the report has the total and the tasks that stand out; with --tasks
+each task as well; 100_[1-3] selects tasks.  For a requeued job it has the latest
+run; with --all every run.
 A JOB with a / in it, or .json at its end, is a file that --format json or --json
 has written; - is standard input.
 
 options:
   --latest N            the N jobs that ended last
   --all                 every run of a requeued job
-  --tasks               each task of an array, below the total
+  --tasks               each task of an array as well, below the total
   --format FORM         grid, plain, json, csv or markdown (default: grid)
   --long                more: calls, mean sizes, network, times, MDTs, nodes
   --explain             say of each number what it counts, and what it does not

@@ -24,8 +24,8 @@ usage: iostats ldms check FILE
 Read the description FILE (- for standard input), of any generation of the
 schema, and say whether it is right: what it describes in one line, or each
 problem with its line, column and path; then the first statement that an ldmsd
-would refuse.  Warnings, such as unknown keys, are on standard error; with them
-it is still right.
+would refuse.  Warnings, such as unknown keys, go to standard error and do not
+make the description wrong.
 
 exit status:
   0 right   1 wrong   2 bad usage

@@ -32,8 +32,8 @@ so are those of daemons that are no more: they are named.
 
 options:
   -o, --output DIR   the directory; it is made.  -: write to standard output
-  --ldms RELEASE     of the ldmsd that reads them: 4.4, 4.5, newer (default:
-                     ldms_release of the description, or 4.5)
+  --ldms RELEASE     the release of the ldmsd that reads them: 4.4, 4.5, newer
+                     (default: ldms_release of the description, or 4.5)
   --daemon NAME      this daemon's alone
   --bare             environment, options, authentication and listeners alone:
                      for daemons that `iostats ldms run` sets up
