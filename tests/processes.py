@@ -7,6 +7,7 @@ again, and fails after a deadline.
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.client
 import itertools
@@ -99,6 +100,20 @@ def is_free(port):
         except OSError:
             return False
         return True
+
+
+@contextlib.contextmanager
+def unresponsive_port():
+    """A port whose queue of connections is full: no answer comes from it, and no refusal."""
+    with contextlib.ExitStack() as sockets:
+        full = sockets.enter_context(socket.socket())
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(3):
+            one = sockets.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        yield full.getsockname()[1]
 
 
 _PARTS = 100

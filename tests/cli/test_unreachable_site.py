@@ -1,8 +1,4 @@
-"""
-Commands whose site's server cannot be reached: each gives up after a moment and says so.
-
-The host that does not answer is a listening socket of ours whose queue is full.
-"""
+"""Commands whose site's server cannot be reached: each gives up after a moment and says so."""
 
 import signal
 import socket
@@ -11,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from processes import REPOSITORY
+from processes import REPOSITORY, unresponsive_port
 
 from iostats.base import config as site
 from iostats.cli import event_servers, events, jobs, nodes, query, report, site_client, top, why
@@ -27,25 +23,23 @@ COMMANDS = {
 
 @pytest.fixture
 def full():
-    """The port of a server that takes no more connections."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(0)
-        waiting = []
-        for _ in range(3):
-            one = socket.socket()
-            one.setblocking(False)
-            one.connect_ex(listening.getsockname())
-            waiting.append(one)
-        yield listening.getsockname()[1]
-        for one in waiting:
-            one.close()
+    with unresponsive_port() as port:
+        yield port
+
+
+@pytest.fixture
+def hanging_resolver(monkeypatch):
+    """No name is resolved, and no signal interrupts it."""
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *more: over.wait(60) and [])
+    yield
+    over.set()
 
 
 @pytest.fixture
 def short(monkeypatch, tmp_path):
     """A wait of 0.2 s in place of 3 s, and a site.cfg that has a secret and the server's place."""
-    for module in (site_servers, event_servers):
+    for module in (site_servers, event_servers, doctor_site):
         monkeypatch.setattr(module, "REACH_WITHIN_S", 0.2)
     monkeypatch.setattr(site_client, "_asked", {})
     secret = tmp_path / "site.secret"
@@ -69,14 +63,11 @@ def test_a_host_that_does_not_answer_is_given_up(name, full, short, capsys):
 
 @pytest.mark.parametrize("hosts", ["mgmt1", "mgmt1 mgmt2"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_resolver_that_hangs_is_given_up(name, hosts, short, monkeypatch, capsys):
-    """No signal interrupts it."""
-    over = threading.Event()
+def test_a_resolver_that_hangs_is_given_up(name, hosts, short, hanging_resolver, monkeypatch,
+                                           capsys):
     monkeypatch.setattr(site_servers, "_HELLO_WITHIN_S", 0.2)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *more: over.wait(60) and [])
     module, arguments = COMMANDS[name]
     assert 3 == module.main([*arguments, *short(hosts, 19990)])
-    over.set()
     assert "mgmt1:19990: no address of mgmt1 within 0.2 s" in capsys.readouterr().err
 
 
@@ -85,18 +76,14 @@ def test_a_collector_is_given_up_as_well(full, short, capsys):
     assert "no connection within 0.2 s" in capsys.readouterr().err
 
 
-def test_the_doctor_gives_up_a_resolver_that_hangs(short, monkeypatch):
-    over = threading.Event()
-    monkeypatch.setattr(doctor_site, "REACH_WITHIN_S", 0.2)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *more: over.wait(60) and [])
+def test_the_doctor_gives_up_a_resolver_that_hangs(short, hanging_resolver):
     here = site.load(short("mgmt1", 19990)[1], environ={})
     [found] = [one for one in doctor_site.examine(here, "nid00023") if one.name == "site"]
-    over.set()
     assert (PROBLEM, "mgmt1:19990: no address of mgmt1 within 0.2 s", "ping -c 3 mgmt1") == (
         found.state, found.text, found.fix)
 
 
-def test_a_server_that_is_reached_and_silent_is_waited_for_with_a_line(short, monkeypatch, capsys):
+def test_a_server_that_is_reached_and_silent_is_waited_for_with_a_line(short, capsys):
     """It may only be busy."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -108,19 +95,14 @@ def test_a_server_that_is_reached_and_silent_is_waited_for_with_a_line(short, mo
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_ctrl_c_ends_a_command_that_waits_without_a_word(name, tmp_path):
+def test_ctrl_c_ends_a_command_that_waits_without_a_word(name, short):
     """A server that takes connections, and is silent."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        (tmp_path / "site.secret").write_text("23" * 32)
-        (tmp_path / "site.secret").chmod(0o600)
-        (tmp_path / "site.cfg").write_text(
-            f"[site]\nhost = 127.0.0.1\nport = {silent.getsockname()[1]}\n"
-            f"secret = {tmp_path}/site.secret\n[server]\nauth = secret\n")
         role, arguments = name.split()[0], COMMANDS[name][1]
         command = subprocess.Popen(
-            [sys.executable, "-m", "iostats", role, *arguments, "--config",
-             str(tmp_path / "site.cfg")], cwd=REPOSITORY, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
+            [sys.executable, "-m", "iostats", role, *arguments,
+             *short("127.0.0.1", silent.getsockname()[1])],
+            cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         silent.settimeout(60)
         connection, _ = silent.accept()
         command.send_signal(signal.SIGINT)

@@ -12,6 +12,7 @@ import threading
 import pytest
 import uvloop
 from control_desk import Silent, answering, listening
+from processes import unresponsive_port
 from test_munge import Munged, munged  # noqa: F401
 
 from iostats.base.errors import ConfigError
@@ -221,20 +222,9 @@ def test_whether_a_host_is_silent_or_its_process_dead(error, is_silent, monkeypa
 
 
 def test_a_host_that_says_nothing():
-    """Its queue of connections is full: no answer comes from it, and no refusal."""
     async def run():
-        with socket.socket() as full:
-            full.bind(("127.0.0.1", 0))
-            full.listen(0)
-            held = [socket.socket() for _ in range(3)]
-            try:
-                for one in held:
-                    one.setblocking(False)
-                    one.connect_ex(full.getsockname())
-                await opened(full.getsockname()[1], connect_within_s=0.3)
-            finally:
-                for one in held:
-                    one.close()
+        with unresponsive_port() as port:
+            await opened(port, connect_within_s=0.3)
     with pytest.raises(Unreachable, match=r"no connection within 0\.3 s"):
         of(run)
 
