@@ -75,8 +75,8 @@ def test_a_table_is_no_wider_than_the_screen_and_nothing_is_cut(data, form, widt
     drawn = table(["File System", *[f"column{n}" for n in range(count)]], rows,
                   Screen(width, False, None, form), ["left"] + ["right"] * count)
     assert max(map(len, drawn.split("\n"))) <= width
-    # Each row's pieces of its name, in the first of the tables below each other.
-    lines = drawn.split("\n") if form == "grid" else []
-    pieces = [line.split("|")[1].strip() if line.startswith("|") else "\n" for line in lines]
     if form == "grid":
+        # Each row's pieces of its name, in the first of the tables below each other.
+        pieces = [line.split("|")[1].strip() if line.startswith("|") else "\n"
+                  for line in drawn.split("\n")]
         assert "".join(pieces).split("\n")[2:2 + len(rows)] == [name for name, *_ in rows]

@@ -54,19 +54,15 @@ def test_only_the_entry_that_cannot_be_understood_is_lost(desk, name):
 
 def test_ids_in_a_vendors_quotes_are_sent_without(desk):
     """Whole seconds; when an id shows that the quotes are users', all is sent anew."""
-    site, quoted = desk.site(), b'"74186:0:ma"'
-
-    def file(*ids):
-        return b"".join(b"- job_id:          %s\n  snapshot_time:   1795225357\n"
-                        b"  punch:           { samples:          23, unit:  reqs }\n" % one
-                        for one in ids)
-    desk.show(file(b"74188", quoted))
+    site, names = desk.site(), ["74188", '"74186:0:ma"', "74187:0:mb"]
+    jobs = [a_job(number, name=name) for number, name in enumerate(names)]
+    desk.show(jobs[:2], release="2.14")
     agent = desk.begin()
     until(lambda: site.sweeps())
     assert {"74188", "74186:0:ma"} == set(site.entries()[OST])
     first = site.messages[0].run
-    desk.show(file(b"74188", quoted, b"74187:0:mb"))
-    until(lambda: {"74188", '"74186:0:ma"', "74187:0:mb"} == set(site.entries().get(OST, ()))
+    desk.show(jobs, release="2.14")
+    until(lambda: set(names) == set(site.entries().get(OST, ()))
           and site.messages[-1].run != first)
     agent.stop()
 

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from harvest_desk import StorageDesk, a_job
+from job_stats_text import Job, Value
+from kernel import NS
 
 from iostats.base import config
 from iostats.load.ranking import LoadQuery
@@ -100,14 +102,14 @@ def test_a_file_that_does_not_end_holds_up_no_other(desk, monkeypatch, limit, mo
 
 # -- ids in quotes: a vendor's 2.14, with whole seconds --------------------------------------------
 
-def entries_of(ids, samples):
-    return b"job_stats:\n" + b"".join(
-        b"- job_id:          %s\n  snapshot_time:   1795225357\n"
-        b"  punch:           { samples: %11d, unit:  reqs }\n" % (one, samples) for one in ids)
+def show(desk, ids, samples):
+    """Let OST0000 print so many requests of each id."""
+    desk.show([Job(one, 0, 1_795_225_357 * NS, {"punch": Value(samples)}) for one in ids],
+              release="2.14")
 
 
 def test_jobs_in_a_vendors_quotes_are_jobs_for_the_doctor(desk):
-    desk.show(entries_of([b'"4711:0:a"', b"4712", b"cp.0"], 23))
+    show(desk, [b'"4711:0:a"', b"4712", b"cp.0"], 23)
     [target] = targets.local_targets(str(desk.root))
     found = targets.inspect(target, TagForm("%j:%u:%H").job_of)
     assert (3, 2, 0) == (found.entries, found.jobs, found.bad)
@@ -123,7 +125,7 @@ def test_when_quotes_turn_out_to_be_users_nothing_is_counted_twice(desk, monkeyp
     both = [b'"4711:0:a"', b"4712:0:b"]
     for ids, samples in ((both[:1], 20), (both[:1], 60), (both, 90), (both, 170)):
         clock.now += 10.0
-        desk.show(entries_of(ids, samples))
+        show(desk, ids, samples)
         if not load.look():
             answer = load.answer(LoadQuery())
             answers.append(({row["job"]: row["requests_per_s"] for row in answer["rows"]},

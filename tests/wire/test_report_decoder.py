@@ -204,6 +204,7 @@ def without(value, path, names):
 
 KEYS = list(keys_of(REPORT))
 OPTIONAL = {"user", "mounts", "dirty_bytes", "events", "phases", "series", "target", "proved"}
+OPTIONAL_FIELDS = {name: value for name, value in REPORT.items() if name in OPTIONAL}
 
 
 @pytest.fixture(scope="module")
@@ -211,9 +212,7 @@ def used_desk():
     """A desk that has had reports with these keys and of this shape."""
     found = Desk()
     for number in range(4):
-        fields = {name: value for name, value in REPORT.items() if name not in (
-            "protocol", "job", "node", "seq", "ended", "elapsed_s", "deltas")}
-        assert "result" in found.say(f"nid{number}", with_more(number), **fields)
+        assert "result" in found.say(f"nid{number}", with_more(number), **OPTIONAL_FIELDS)
     return found
 
 
@@ -229,8 +228,7 @@ def test_a_key_that_stands_twice_is_refused_wherever_it_stands(
     lacking = [one for one in lacking if any(key[:2] == (path, one) for key in KEYS)
                and one not in (name, *path)]
     for number in range(warm):
-        used_desk.say(f"warm{number}", with_more(59), **{
-            name: value for name, value in REPORT.items() if name in OPTIONAL})
+        used_desk.say(f"warm{number}", with_more(59), **OPTIONAL_FIELDS)
     report = without(REPORT, path, lacking)
     if with_unknown:
         report["of_a_later_release"] = "a:b"
