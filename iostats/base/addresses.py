@@ -73,7 +73,7 @@ class Addresses:
     def _at_hand(self, host: str, port: int, kind: int
                  ) -> list[AddressInfo] | Future[list[AddressInfo]]:
         """The addresses of a host that is known, or the look-up that is under way."""
-        if _is_address(host):
+        if is_address(host):
             return socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
         key = host, port, kind
         with self._lock:
@@ -115,9 +115,10 @@ class Addresses:
         future.set_result(addresses)
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """True for an IP address, of IPv6 also with a zone (fe80::1%eth0); False for a name."""
     try:
-        ipaddress.ip_address(host.partition("%")[0])
+        ipaddress.ip_address(host)
     except ValueError:
         return False
     return True

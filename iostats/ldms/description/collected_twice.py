@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from iostats.base.addresses import is_address
 from iostats.ldms.description.host_lists import without_domain
 from iostats.ldms.description.regexes import FAULTS, compiled
 
@@ -62,7 +63,7 @@ def _may_take(listen: Listen, daemon: LdmsDaemon) -> bool:
     (__is_advertiser_matched(), ldmsd_request.c).  What the description does not say may match.
     """
     hosts = {daemon.host, *(endpoint.host for endpoint in daemon.endpoints)}
-    addresses = {host for host in hosts if _is_address(host)}
+    addresses = {host for host in hosts if is_address(host)}
     names = {form for host in hosts - addresses for form in (host, without_domain(host))}
     return (not listen.regex or not names or any(_matches(listen.regex, name) for name in names)) \
         and (not listen.ip or not addresses or any(_is_in(host, listen.ip) for host in addresses))
@@ -73,13 +74,6 @@ def _matches(expression: str, name: str) -> bool:
         return compiled(expression).search(name) is not None
     except FAULTS:
         return True
-
-
-def _is_address(host: str) -> bool:
-    try:
-        return bool(ipaddress.ip_address(host))
-    except ValueError:
-        return False
 
 
 def _is_in(address: str, network: str) -> bool:
