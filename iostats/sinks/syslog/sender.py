@@ -14,6 +14,7 @@ import select
 import socket
 import threading
 import time
+from contextlib import suppress
 
 from iostats.base.addresses import Addresses
 from iostats.sinks import Number
@@ -33,7 +34,6 @@ SAY_AGAIN_S = 3600.0
 # A receiver that accepts connections and never reads takes some messages after each new connection:
 # one that fails again so soon after it recovered has not recovered.
 STEADY_S = 60.0
-
 
 _addresses = Addresses()
 
@@ -70,22 +70,18 @@ class LogServer:
             raise
 
     def _opened(self) -> socket.socket:
-        if self._protocol == "tcp":
-            for place, (family, kind, *_, address) in enumerate(addresses := _addresses.get(
-                    self._host, self._port, self._timeout_s)):
-                try:
-                    return self._connected(family, address, kind)
-                except OSError:
-                    if place == len(addresses) - 1:
-                        raise
         if self.is_local:
-            return self._connected(socket.AF_UNIX, self.name)
-        family, *_, address = _addresses.get(self._host, self._port, self._timeout_s,
-                                             socket.SOCK_DGRAM)[0]
-        return self._connected(family, address)
+            return self._connected(socket.AF_UNIX, socket.SOCK_DGRAM, self.name)
+        kind = socket.SOCK_STREAM if self._protocol == "tcp" else socket.SOCK_DGRAM
+        addresses = _addresses.get(self._host, self._port, self._timeout_s, kind)
+        # Connecting by UDP does not show whether anybody receives there.
+        *others, last = addresses if kind == socket.SOCK_STREAM else addresses[:1]
+        for family, *_, address in others:
+            with suppress(OSError):
+                return self._connected(family, kind, address)
+        return self._connected(last[0], kind, last[-1])
 
-    def _connected(self, family: int, address: Any, kind: int = socket.SOCK_DGRAM
-                   ) -> socket.socket:
+    def _connected(self, family: int, kind: int, address: Any) -> socket.socket:
         found = socket.socket(family, kind)
         try:
             found.settimeout(self._timeout_s)           # a full queue of /dev/log is waited for
@@ -137,7 +133,7 @@ class Syslog:
         self._failing_since: float | None = None
         self._well_since: float | None = None       # of a receiver that failed soon after that
         self._said_at = self._recovered_at = -SAY_AGAIN_S
-        self._outage_began, self._is_unsteady = 0.0, False
+        self._outage_began = 0.0
 
     def sweep(self, sweep: Any, harvest: Any) -> None:
         """It has nothing of sweeps."""
@@ -175,7 +171,8 @@ class Syslog:
             now = time.monotonic()
             if self._well_since is None:
                 self._well_since = now
-            if self._is_unsteady and now - self._well_since < STEADY_S:
+            is_unsteady = self._outage_began <= self._recovered_at
+            if is_unsteady and now - self._well_since < STEADY_S:
                 return True
             away_s = self._well_since - self._failing_since
             self._failing_since, self._recovered_at = None, now
@@ -190,8 +187,7 @@ class Syslog:
         now = time.monotonic()
         self._well_since = None
         if self._failing_since is None:
-            self._is_unsteady = now - self._recovered_at < STEADY_S
-            if not self._is_unsteady:
+            if now - self._recovered_at >= STEADY_S:
                 self._outage_began, self._said_at = now, -SAY_AGAIN_S
             self._failing_since = self._outage_began
         if now - self._said_at >= SAY_AGAIN_S:
