@@ -45,4 +45,3 @@ def names_text(names: Sequence[str] | None, most: int = 3) -> str:
         return "-"
     more = len(names) - most
     return " ".join(names[:most]) + (f" +{more}" if more > 0 else "")
-

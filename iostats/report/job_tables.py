@@ -78,14 +78,14 @@ def text(record: Record, config: Any, form: str = "grid", long: bool = False,
     screen = screen._replace(form=form)
     advised = [] if form == "csv" else _findings(record, config, screen)
     shown = record if form == "csv" else _with_short_names(record)
-    record = Record.of(_visible(shown, _in_markdown if form == "markdown" else _on_terminal))
+    show = _show_of(screen)
+    record = Record.of(_visible(shown, show))
     if form == "csv":
         return as_csv(record)
-    parts = _tables(record, config, long, explain, screen, advised)
+    parts = _head(record, screen)
     if measured and record.coverage.reported:
-        of = cut(measured, _LONGEST_MEASURED)
-        parts.insert(len(_head(record, screen)), "Measured: " + (
-            _in_markdown(of) if form == MARKDOWN else _on_terminal(of)))
+        parts.append(f"Measured: {show(cut(measured, _LONGEST_MEASURED))}")
+    parts += _tables(record, config, long, explain, screen, advised)
     if has_page:
         parts += _page_of(record, config["web.address"])
     # Markdown takes a line right below a table for a row of it.
@@ -109,8 +109,7 @@ def _findings(record: Record, config: Any, screen: Screen) -> list[str]:
     found, cause = judgement.findings, main_cause(judgement.causes)
     is_answered = bool(found or (cause and cause.kind == NOT_IN_LUSTRE))
     return block.lines(found[:most], "" if is_answered else looked_at(record, config),
-                       config.labels, _in_markdown if screen.form == MARKDOWN else _on_terminal,
-                       screen.form == MARKDOWN, screen.width,
+                       config.labels, _show_of(screen), screen.form == MARKDOWN, screen.width,
                        headline.line(cause) if cause else "")
 
 
@@ -158,6 +157,11 @@ def _in_markdown(text: str) -> str:
     return re.sub(r"[\\`<]|\](?=\()", r"\\\g<0>", _on_terminal(text))
 
 
+def _show_of(screen: Screen) -> Callable[[str], str]:
+    """What makes a text safe in a report of this form."""
+    return _in_markdown if screen.form == MARKDOWN else _on_terminal
+
+
 def _page_of(record: Record, address: str) -> list[str]:
     """A line with the address of the job's page, at a site with pages."""
     def quoted(text: str) -> str:
@@ -173,13 +177,13 @@ def _page_of(record: Record, address: str) -> list[str]:
 
 def _tables(record: Record, config: Any, long: bool, explain: bool, screen: Screen,
             advised: list[str]) -> list[str]:
-    """Its parts: sentences, tables, lines that are drawn already."""
+    """Its parts below the line about the job: sentences, tables, lines that are drawn already."""
     below = screen._replace(form=BLOCKS) if long and screen.form != MARKDOWN else screen
     shown, idle = busy_and_idle(record, config)
     harvested = file_systems_of(record.harvest, config) if record.harvest else []
     by_node = busy_by_node(record, config, {fs.name for fs in (*shown, *harvested)})
     units = config["report.units"]
-    parts = [*_head(record, screen), *event_tables.about_data(record)]
+    parts = event_tables.about_data(record)
     alone = coverage.has_storage_servers_only(record)
     no_node_has_reported = alone or coverage.is_known_by_node_only(record)
     if no_node_has_reported:

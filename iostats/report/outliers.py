@@ -30,7 +30,7 @@ _FEWEST, _MOST_SHOWN = 5, 10        # tasks
 _FACTOR = 2.0                       # by which a number stands out
 _WORDS = {"elapsed_s": "time", "bytes": "bytes", "operations": "operations"}
 
-_Outlier = namedtuple("_Outlier", "record reasons factor")
+_Outlier = namedtuple("_Outlier", "record numbers lost reasons factor")
 
 
 def lines(records: Sequence[Record], usual_state: str, screen: Screen, units: str,
@@ -41,18 +41,19 @@ def lines(records: Sequence[Record], usual_state: str, screen: Screen, units: st
     numbers = [_numbers(record) for record in records]
     medians = {}
     for name in _WORDS:
-        known = [number for one in numbers for number in [one[name]] if number is not None]
+        known = [value for value in (task[name] for task in numbers) if value is not None]
         if len(known) >= _FEWEST:
             medians[name] = median(known)
-    found = [one for record, of in zip(records, numbers)
-             for one in [_outlier(record, of, medians, usual_state)] if one.reasons]
-    if not found:
+    tasks = [_outlier(record, task, medians, usual_state)
+             for record, task in zip(records, numbers)]
+    outliers = sorted((task for task in tasks if task.reasons),
+                      key=lambda task: (not task.lost, -task.factor))
+    if not outliers:
         return []
-    found.sort(key=lambda one: (not event_tables.data_of(one.record), -one.factor))
-    rows = [(one.record.job.id, *_cells(one.record, units), ", ".join(one.reasons))
-            for one in found[:_MOST_SHOWN]]
-    if len(found) > len(rows):
-        rows.append((f"and {len(found) - len(rows):,} more", "", "", "", ""))
+    rows = [(task.record.job.id, *_cells(task.numbers, units), ", ".join(task.reasons))
+            for task in outliers[:_MOST_SHOWN]]
+    if len(outliers) > len(rows):
+        rows.append((f"and {len(outliers) - len(rows):,} more", "", "", "", ""))
     return [f"{kind.capitalize()}s that stand out (state, lost data, {_FACTOR:g} times the "
             f"median):",
             table((kind.capitalize(), "Elapsed", "Bytes", "Operations", "Why"), rows,
@@ -73,7 +74,7 @@ def _outlier(record: Record, numbers: Numbers, medians: dict[str, float],
         if value is not None and usual > 0 and value >= _FACTOR * usual:
             factors.append(value / usual)
             reasons.append(f"{_WORDS[name]} {value / usual:,.1f}x")
-    return _Outlier(record, reasons, max(factors))
+    return _Outlier(record, numbers, lost, reasons, max(factors))
 
 
 def _numbers(record: Record) -> Numbers:
@@ -93,9 +94,8 @@ def _numbers(record: Record) -> Numbers:
             "operations": calls if is_exact else None}
 
 
-def _cells(record: Record, units: str) -> tuple[str, str, str]:
+def _cells(numbers: Numbers, units: str) -> tuple[str, str, str]:
     """Elapsed, bytes and operations of a task, those that may be wrong as unknown."""
-    numbers = _numbers(record)
     elapsed, moved, calls = (numbers[name] for name in _WORDS)
     return ("-" if elapsed is None else duration_text(elapsed),
             "-" if moved is None else amount_text("moved_bytes", int(moved), units),

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from iostats.base.errors import UsageError, one_line
 from iostats.base.job_id import checked_batch_job
-from iostats.base.units import moment_text
+from iostats.base.units import count_text, moment_text
 from iostats.events.event import from_json, what_in_words
 from iostats.events.kinds import KINDS, SEVERITIES, severity_of
 from iostats.web.asking import form_checked
@@ -124,7 +124,7 @@ def _load_link(event: Event, base: str) -> Markup:
 
 
 def _about(question: dict[str, Any], count: int) -> str:
-    words = [f"{count:,} event{'s' * (count != 1)}, the latest first"]
+    words = [f"{count_text(count, 'event')}, the latest first"]
     if question["since"] is not None:
         words.append(f"since {moment_text(question['since'])}")
     if question["until"] is not None:

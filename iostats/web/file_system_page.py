@@ -78,11 +78,13 @@ def _one(visit: Visit) -> PageAnswer:
         return _page(visit, name, who, (since, ends), str(error))
     with form_checked("what a file system did over time"):
         label, times = visit.labels.get(name, name), (since, ends)
-        whole = figure_of(f"{label}: all jobs", line_of(answer["all"]), "whole", times)
-        busy = [one for one in answer["targets"] if _is_busy(line_of(one["line"]))]
-        idle = [one["target"] for one in answer["targets"] if one not in busy]
-        targets = [figure_of(one["target"], line_of(one["line"]), f"t{place}", times)
-                   for place, one in enumerate(busy[:_MOST_TARGETS])]
+        first = line_of(answer["all"])
+        whole = figure_of(f"{label}: all jobs", first, "whole", times)
+        lines = [(one["target"], line_of(one["line"])) for one in answer["targets"]]
+        busy = [(target, line) for target, line in lines if _is_busy(line)]
+        idle = [target for target, line in lines if not _is_busy(line)]
+        targets = [figure_of(target, line, f"t{place}", times)
+                   for place, (target, line) in enumerate(busy[:_MOST_TARGETS])]
         jobs = [{"job": one["job"], "user": one["user"],
                  "to": f"{visit.base}/job/{segment(one['job'])}"
                  if one["job"] not in ("", _NO_JOB) else "",
@@ -90,7 +92,6 @@ def _one(visit: Visit) -> PageAnswer:
                                      times)}
                 for place, one in enumerate(answer["jobs"])]
         left = max(0, len(busy) - _MOST_TARGETS)
-        first = line_of(answer["all"])
         known_from = first.began if first and first.began - since > first.every_s else None
     return _page(visit, name, who, (since, ends), "", whole=whole,
                  targets=[one for one in targets if one], left=left, idle=idle,

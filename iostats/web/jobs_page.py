@@ -9,7 +9,7 @@ import time
 
 from iostats.base.errors import UsageError
 from iostats.base.job_id import jobs_in
-from iostats.base.units import moment_text
+from iostats.base.units import count_text, moment_text
 from iostats.report import job_fields
 from iostats.report.listing import NUMBERS
 from iostats.site.job_index import MOST_JOBS, MOST_NAMES, MOST_ROWS
@@ -151,7 +151,7 @@ def _fields() -> list[Field]:
 def _about(question: dict[str, Any], count: int, more: bool, who: dict[str, Any]) -> str:
     """The line above the table."""
     column = next(one.column for one in job_fields.FIELDS if one.name == question["sort"])
-    words = [f"{'The first ' if more else ''}{count:,} job{'s' * (count != 1)}"]
+    words = [f"{'The first ' if more else ''}{count_text(count, 'job')}"]
     if not who["all"]:
         words[0] += f" of {who['user']}"
     since, until = question["since"], question["until"]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from iostats.base.errors import UsageError
 from iostats.base.node_list import expanded
-from iostats.base.units import moment_text
+from iostats.base.units import count_text, moment_text
 from iostats.report import node_fields, node_list, nodes_down
 from iostats.report.listing import NUMBERS, NumberForm
 from iostats.web.asking import PageError, form_checked
@@ -68,7 +68,7 @@ def nodes(visit: Visit) -> PageAnswer:
     return visit.page(
         "nodes.html", "Nodes", "nodes", who=who, rows=table, count=len(found),
         headings=heads(headings), q=_shown(q, limit), limits=[(one, f"{one:,}") for one in LIMITS],
-        about=f"{count:,} active node{'s' * (count != 1)} from "
+        about=f"{count_text(count, 'active node')} from "
               f"{span_text(since, until)}" + (f"; {question['after'] + 1:,} to "
                                               f"{question['after'] + len(found):,} are shown"
                                               if len(found) < count else "") + ".",
@@ -171,7 +171,7 @@ def _down(visit: Visit) -> PageAnswer:
     return visit.page(
         "nodes_down.html", "Nodes that are not connected", "nodes", who=who, rows=table,
         count=len(shown), headings=heads(headings), notes=notes, q=_shown(q, 0),
-        about=f"{len(found):,} connection{'s' * (len(found) != 1)} lost since {moment_text(began)} "
+        about=f"{count_text(len(found), 'connection')} lost since {moment_text(began)} "
               f"and not known to be back.")
 
 

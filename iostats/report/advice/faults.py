@@ -4,7 +4,7 @@ Rules about events: what went wrong while the job ran, before anything about its
 
 from __future__ import annotations
 
-from iostats.base.units import moment_text
+from iostats.base.units import count_text, moment_text
 from iostats.events.kinds import INFO
 from iostats.lustre import kernel_log, system_log
 from iostats.report.advice.rule import Held
@@ -103,4 +103,4 @@ def _by_file_system(events: Iterable[JobEvent]) -> list[tuple[str, list[JobEvent
 
 def _number_of(events: list[JobEvent]) -> str:
     count = len(events)
-    return f"{count:,} {'event' if count == 1 else 'events'}"
+    return count_text(count, "event")

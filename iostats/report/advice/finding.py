@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from iostats.report.why.cause import Cause
+
 Finding = namedtuple("Finding", "id file_system weight number meaning advice link evidence cost",
                      defaults=(None,))
 Finding.__doc__ = """
@@ -28,8 +30,8 @@ Attributes:
 """
 
 
-def as_form(finding: Finding) -> dict[str, Any]:
-    """The finding as JSON, with measured numbers only: a RecordedFinding."""
+def as_form(finding: Finding | Cause) -> dict[str, Any]:
+    """A finding (RecordedFinding), or a cause of `iostats why`, as JSON: without its `weight`."""
     form: dict[str, Any] = finding._asdict()
     del form["weight"]
     return form

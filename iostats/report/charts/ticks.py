@@ -130,7 +130,7 @@ def clock_ticks(at: float, began: float, ended: float) -> list[tuple[float, str]
     try:
         offset = datetime.fromtimestamp(at + began).astimezone().utcoffset() or timedelta()
         local = at + round(offset.total_seconds())
-    except (ValueError, OverflowError, OSError):                # some clock said so
+    except (ValueError, OverflowError, OSError):                # not a time that a calendar has
         return []
     span = ended - began
     step = next((step for step in _CLOCK if span / step < (_MOST_CLOCKS if step < 60 else 6)),

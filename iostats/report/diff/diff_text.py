@@ -286,5 +286,3 @@ def as_json(found: JobComparison) -> str:
 def _pair(bounds: Sequence[float]) -> dict[str, float | None]:
     return {name: number if isfinite(number) else None
             for name, number in zip(("low", "high"), bounds)}
-
-

@@ -67,7 +67,7 @@ def answer_of(record: Record, causes: Sequence[Cause] = ()) -> Verdict:
                        f"{why[0].upper()}{why[1:]}.")
     low, high = time.mark in (">= ", "~ "), time.mark in ("<= ", "~ ")
     took = _IN_WORDS.get(time.mark, time.mark) + _seconds(time.seconds)
-    nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
+    nodes = count_text(coverage.reported, "node")
     whose = f"the {nodes} that reported" if coverage.missing_count else f"its {nodes}"
     text = (f"Its programs spent {took} in Lustre, {time.share_mark}"
             f"{percent_text(time.share, bool(time.share_mark))} of the time of {whose}")

@@ -9,6 +9,7 @@ from collections import namedtuple
 from iostats.base.errors import one_line
 from iostats.base.text import bars, padded, width_of, wrapped
 from iostats.base.units import duration_text, percent_text
+from iostats.report.advice import finding
 from iostats.report.newer_release import NOTE
 from iostats.report.screen import HEADING, MARK, painted
 from iostats.report.why import headline, words
@@ -72,18 +73,11 @@ def as_form(answer: WhyAnswer) -> dict[str, Any]:
                            "why_not": time.why_not,
                            "seconds_at_servers": seconds_at_servers(record)},
         "main_cause": headline.as_form(main_cause(answer.causes)),
-        "causes": [_cause_form(one) for one in answer.causes],
+        "causes": list(map(finding.as_form, answer.causes)),
         "other_runs": {"runs": like.runs, "factor": like.factor, "elapsed_s": like.elapsed_s,
                        "operations": [one._asdict() for one in like.operations]},
         "known_from": answer.known.there,
         "not_known_from": dict(answer.known.missing)}
-
-
-def _cause_form(cause: Cause) -> dict[str, Any]:
-    """A cause as JSON, with measured numbers only."""
-    form: dict[str, Any] = cause._asdict()
-    del form["weight"]
-    return form
 
 
 # -- text ------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ Attributes:
     estimated: {storage server: why rates there are estimates}.
 """
 
-NOT_MEASURED = ("the time since the reading before is not measured by a clock that cannot be set")
+NOT_MEASURED = "the time since the reading before is not measured by a clock that cannot be set"
 UNREPORTED = "the target left, and no storage server reports its clients"
 SILENT = "it tells nothing of its clients ([harvest] exports there)"
 GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
