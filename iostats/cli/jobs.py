@@ -15,6 +15,7 @@ from iostats.cli.list_options import (
     ListOptions,
     command_line,
     limit_of,
+    notes_on_room,
     number_form,
     without_descending,
 )
@@ -146,8 +147,7 @@ def _for_the_terminal(rows: list[dict[str, Any]], columns: list[FieldColumn], ho
     if chosen:
         return columns, []
     found, without = job_list.fitting(rows, columns, how, table_width())
-    return found, [f"no room for {', '.join(without)} (-l shows all fields, -o chooses)"
-                   ] if without and sys.stdout.isatty() else []
+    return found, notes_on_room(without)
 
 
 def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: argparse.Namespace,

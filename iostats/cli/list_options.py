@@ -4,6 +4,8 @@ Options that `iostats jobs` and `iostats nodes` share: those of sacct, as far as
 
 from __future__ import annotations
 
+import sys
+
 from iostats.base.errors import UsageError
 from iostats.cli.parser import parser, whole_number
 from iostats.report.listing import NumberForm
@@ -70,3 +72,9 @@ def limit_of(options: argparse.Namespace) -> int:
     if options.limit is None:
         return _NO_LIMIT
     return whole_number("--limit", options.limit, 999_999_999)
+
+
+def notes_on_room(fields: Sequence[str]) -> list[str]:
+    """A line for standard error where a table on a terminal has no room for `fields`; else []."""
+    return [f"no room for {', '.join(fields)} (-l shows all fields, -o chooses)"
+            ] if fields and sys.stdout.isatty() else []

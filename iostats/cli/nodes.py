@@ -15,6 +15,7 @@ from iostats.cli.list_options import (
     ListOptions,
     command_line,
     limit_of,
+    notes_on_room,
     number_form,
     without_descending,
 )
@@ -153,9 +154,8 @@ def _table(answer: dict[str, Any], columns: list[FieldColumn], options: argparse
         yield f"({answer['count'] - len(rows)} more)\n"
     for line in node_list.notes(rows, width):
         yield line + "\n"
-    if without and sys.stdout.isatty():
-        print(f"iostats: no room for {', '.join(without)} (-l shows all fields, -o chooses)",
-              file=sys.stderr)
+    for note in notes_on_room(without):
+        print(f"iostats: {note}", file=sys.stderr)
 
 
 def _columns(options: argparse.Namespace) -> list[FieldColumn]:

@@ -8,7 +8,7 @@ import sys
 import time
 
 from iostats.base.errors import DONE, UsageError
-from iostats.cli.list_options import limit_of
+from iostats.cli.list_options import limit_of, notes_on_room
 from iostats.cli.parser import moments_of, put_out, table_width
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import json_and_csv, listing, nodes_down
@@ -74,6 +74,5 @@ def _table(answer: dict[str, Any], rows: list[dict[str, Any]], count: int,
         yield f"({count - len(rows)} more)\n"
     for line in nodes_down.notes(answer, width):
         yield line + "\n"
-    if without and sys.stdout.isatty():
-        print(f"iostats: no room for {', '.join(without)} (-l shows all fields, -o chooses)",
-              file=sys.stderr)
+    for note in notes_on_room(without):
+        print(f"iostats: {note}", file=sys.stderr)

@@ -22,7 +22,7 @@ from iostats.base.job_id import checked_job_id
 from iostats.cli.report_file import write_report
 from iostats.cli import take_option
 from iostats.cli.parser import put_out
-from iostats.cli.server import expected_nodes
+from iostats.cli.server import expected_nodes, record_of
 from iostats.cli.terminal_form import screen_of
 from iostats.node import identity, start_files
 from iostats.report import job_tables
@@ -340,9 +340,7 @@ def _print(totals: PartTotals, config: Config, given: dict[str, Any], argv: list
            say: Callable[[str], None]) -> None:
     """The report where it is wanted; what can't be written there goes to standard error."""
     form, long = config["report.format"], "--long" in given
-    record = job_tables.labelled(totals.record(), config)
-    record = record.replaced(job=record.job.replaced(
-        id=schedulers.shown_as(record.job.id, os.environ)))
+    record = record_of(totals, config)
     path = given.get("--output") or config["run.output"]
     text = job_tables.text(record, config, form, long, "--explain" in given,
                            screen_of(None if path else sys.stderr),

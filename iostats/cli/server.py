@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
+    from iostats.totals.record import Record
+
 _SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
 
 HELP = """\
@@ -260,12 +262,17 @@ class _Progress:
 
 # -- the report ------------------------------------------------------------------------------
 
+def record_of(totals: Totals, config: site.Config) -> Record:
+    """The labelled record of `totals`; a task of an array has the id by which users know it."""
+    record = job_tables.labelled(totals.record(), config)
+    return record.replaced(job=record.job.replaced(
+        id=schedulers.shown_as(record.job.id, os.environ)))
+
+
 def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> int:
     """Write the report and the record; exit status."""
     form = config["report.format"]
-    record = job_tables.labelled(totals.record(), config)
-    record = record.replaced(job=record.job.replaced(
-        id=schedulers.shown_as(record.job.id, os.environ)))
+    record = record_of(totals, config)
     text = job_tables.text(record, config, form, options.long, options.explain,
                            screen_of(None if options.output else sys.stdout),
                            measured="from start to stop on each node")
