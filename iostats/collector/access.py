@@ -36,7 +36,7 @@ Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 EXPECTED = ("addresses and ranges, several with spaces between, such as 127.0.0.0/8 ::1 "
             "10.0.5.0/24")
 XML_TYPES, JSON_TYPES = ("text/xml", "application/xml"), ("application/json",)
-# RFC 3986: an address of IPv6 in brackets, or a name or another address; then a port.
+# RFC 3986: an IPv6 address in brackets, or a name or IPv4 address; then maybe a port.
 _HOST = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^:\[\]]*))(?::\d*)?")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
@@ -94,15 +94,15 @@ def why_refused(host: str, origin: str, fetch_site: str, names: Sequence[str]) -
 
 def host_name(host: str) -> str:
     """
-    The name in a header `Host: NAME:PORT`, in lower case, without the dot at its end; a header of
-    another form as it is.
+    The name in a header `Host: NAME:PORT`, in lower case and without a final dot; a header of
+    another form unchanged, in lower case.
 
     >>> host_name("MDS1.:8980"), host_name("[::1]:8980"), host_name("[::1].evil")
     ('mds1', '::1', '[::1].evil')
     """
     text = host.strip().lower()
-    found = _HOST.fullmatch(text)
-    return found[1] or found[2].rstrip(".") if found else text
+    match = _HOST.fullmatch(text)
+    return match[1] or match[2].rstrip(".") if match else text
 
 
 def is_address(name: str) -> bool:

@@ -104,10 +104,11 @@ def _job_stats(looks: Sequence[Inspection], root: str) -> Check:
 
 def _job_ids(looks: Sequence[Inspection], config: Config) -> Check:
     """
-    Whether entries of now are of jobs.
+    Whether the current entries of job_stats belong to jobs.
 
-    Each client's jobid_var decides how its requests are tagged; that of this server is for the I/O
-    of its own processes, and is not read.  Entries expire, so that there are none proves nothing.
+    Each client's jobid_var decides how its requests are tagged; this server's jobid_var, which is
+    not read, affects only the I/O of its own processes.  Entries expire, so having none proves
+    nothing.
     """
     entries, jobs = (sum(getattr(one, name) for one in looks) for name in ("entries", "jobs"))
     form = config["harvest.job_id"]

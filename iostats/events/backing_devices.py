@@ -1,12 +1,12 @@
 """
-Which target is kept on a device that the kernel's log names.
+The target on a block device or ZFS pool that the kernel log names.
 
     /proc/fs/lustre/osd-ldiskfs/scratch-OST0003/mntdev     /dev/mapper/ost3   (later in /sys)
     /proc/fs/lustre/osd-zfs/scratch-OST0004/mntdev         ost4pool/ost4
-    /sys/block/dm-3/slaves/sdb, /sys/dev/block/8:16        what a device is made of
+    /sys/block/dm-3/slaves/sdb, /sys/dev/block/8:16        what a device is built on
 
-A device is a target's where it is the target's own, or a part of it: a path of a multipath device,
-a disk of an array.  One that several targets have in common is of none.
+A device belongs to a target if the target is mounted from it, or from a device built on it: a path
+of a multipath device, a disk of an array.  A device that several targets share belongs to none.
 
 Source: mntdev_show(), lustre/osd-ldiskfs/osd_lproc.c, lustre/osd-zfs/osd_lproc.c.
 """
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _PLACES = ("sys/fs/lustre", "proc/fs/lustre")
 _KINDS = ("osd-ldiskfs", "osd-zfs", "osd-wbcfs")
-_FRESH_S = 60.0
+_REREAD_S = 60.0
 _DEEPEST = 4                        # dm on md on multipath on disks
-_JOURNAL = re.compile(r"(.+)-\d+")          # of a device: "dm-3-8"
+_JOURNAL = re.compile(r"(.+)-\d+")          # the thread jbd2/dm-3-8 of a device's journal
 _CONTROLLER = re.compile(r"(nvme\d+)n\d")
 _PARTITION = re.compile(r"(nvme\d+n\d+|.*\D)p?\d+")
 
 
 class BackingDevices:
-    """The devices of this machine's targets; read again each minute, when one is asked for."""
+    """The devices of this machine's targets, read again if the last reading is a minute old."""
 
     def __init__(self, root: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._root, self._clock = root, clock
@@ -42,65 +42,65 @@ class BackingDevices:
 
     def target_of(self, device: str) -> str:
         """
-        The target on a device ("dm-3", "sdb1", a journal's "dm-3-8", a path's "8:16"), or in a ZFS
-        pool; "" where that is not known.
+        The target on a device ("dm-3", "sdb1", the journal "dm-3-8", the path "8:16") or in a ZFS
+        pool; "" if that is unknown.
         """
         now = self._clock()
-        if self._read_at is None or now - self._read_at >= _FRESH_S:
+        if self._read_at is None or now - self._read_at >= _REREAD_S:
             self._read_at, self._targets = now, self._read()
         return next((self._targets[name] for name in self._names_of(device)
                      if name in self._targets), "")
 
     def _names_of(self, device: str) -> Iterator[str]:
-        """The names by which a device may be known, the most exact first."""
+        """The names that a device may have in self._targets, the most exact first."""
         yield device
         if ":" in device:
             yield os.path.basename(self._real(f"sys/dev/block/{device}"))
-        for form in (_JOURNAL, _PARTITION):
-            found = form.fullmatch(device)
-            if found:
-                yield found[1]
+        for pattern in (_JOURNAL, _PARTITION):
+            match = pattern.fullmatch(device)
+            if match:
+                yield match[1]
 
     def _read(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        targets: dict[str, str] = {}
         for target, mounted in self._mounted():
             pool, slash, _ = mounted.partition("/")
             names = {pool} if pool and slash else self._parts(
                 os.path.basename(self._real(mounted.lstrip("/"))), _DEEPEST)
             for name in names:
-                found[name] = target if found.get(name, target) == target else ""
-        return found
+                targets[name] = target if targets.get(name, target) == target else ""
+        return targets
 
     def _mounted(self) -> Iterator[tuple[str, str]]:
         """(target, its device or ZFS dataset)."""
-        for place in (f"{place}/{kind}" for place in _PLACES for kind in _KINDS):
+        for directory in (f"{place}/{kind}" for place in _PLACES for kind in _KINDS):
             try:
-                targets = os.listdir(os.path.join(self._root, place))
+                targets = os.listdir(os.path.join(self._root, directory))
             except OSError:
                 continue
             for target in targets:
                 try:
-                    text = read_text(os.path.join(self._root, place, target, "mntdev")).strip()
+                    text = read_text(os.path.join(self._root, directory, target, "mntdev")).strip()
                 except OSError:
                     continue
                 if text:
                     yield target, text
 
     def _parts(self, device: str, depth: int) -> set[str]:
-        """A device, and all that it is made of."""
-        found = {device}
+        """The names of a device and of all devices that it is built on."""
+        names = {device}
         try:
             slaves = os.listdir(os.path.join(self._root, "sys/class/block", device, "slaves"))
         except OSError:
             slaves = []
         for slave in slaves if depth else ():
-            found |= self._parts(slave, depth - 1)
+            names |= self._parts(slave, depth - 1)
         partition = _PARTITION.fullmatch(device)
         if partition and os.path.exists(os.path.join(
                 self._root, "sys/class/block", device, "partition")):
-            found.add(partition[1])
+            names.add(partition[1])
         controller = _CONTROLLER.match(device)
-        return found | {controller[1]} if controller else found
+        return names | {controller[1]} if controller else names
 
     def _real(self, path: str) -> str:
         return os.path.realpath(os.path.join(self._root, path))

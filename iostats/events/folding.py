@@ -16,9 +16,9 @@ count.  So its id does not depend on when and by whom the log was read.  What is
 * `Skipped N` belongs to the line before it of the same label.
 
 A flood is counted, not parsed: what of a line is the same for all clients, threads and times (its
-shape) is parsed once for each target.  What is below Lustre (system_log.py) prints little.
+shape) is parsed once for each target.  Other parts of the kernel (system_log.py) print few lines.
 
-Long because: one pass over a line decides which of the ways it takes.
+Long because: a line is looked at once, and that decides how it is folded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ OF_CLIENTS = (kernel_log.CONNECTION_LOST, kernel_log.CONNECTION_RESTORED, kernel
 
 
 def _usec_of(data: bytes, at: int) -> int | None:
-    """Microseconds of the log's clock in a record whose text begins behind `at`; None: damaged."""
+    """
+    The timestamp of a record, in us of the log's clock; its text begins after `at`.  None: damaged.
+    """
     ends = data.find(b",-", 0, at)
     try:
         usec = int(data[data.rfind(b",", 0, ends) + 1:ends])
@@ -85,7 +87,7 @@ class Folder:
                  target_of: Callable[[str], str] = lambda device: "") -> None:
         """
         `most`: room for different events in one window; `kept`: what as_json() gave before;
-        `target_of`: a device or ZFS pool -> the target that is kept there, or "".
+        `target_of`: returns the target on a device or ZFS pool, or "".
 
         `kept` of another form raises ValueError, TypeError, KeyError or AttributeError.
         """
@@ -118,7 +120,7 @@ class Folder:
         elif data.startswith(LABELS, at + 1):
             self._take_line(data, at)
         elif data.startswith(system_log.STARTS, at + 1):
-            self._take_of_system(data, at)
+            self._take_system_line(data, at)
 
     def _take_whole(self, records: list[bytes]) -> None:
         for data in records:
@@ -126,25 +128,25 @@ class Folder:
             if data.startswith(LABELS, at + 1):
                 self._take_line(data, at)
             elif data.startswith(system_log.STARTS, at + 1):
-                self._take_of_system(data, at)
+                self._take_system_line(data, at)
 
-    def _take_of_system(self, data: bytes, at: int) -> None:
-        """A line of what is below Lustre: the kernel prints few of them, so each is parsed."""
+    def _take_system_line(self, data: bytes, at: int) -> None:
+        """Fold a line of another part of the kernel: there are few, so each of them is parsed."""
         usec, record = _usec_of(data, at), kernel_log.record(data[:_LONGEST])
-        told = system_log.message(record.text) if record else None
-        if usec is None or told is None:
+        message = system_log.message(record.text) if record else None
+        if usec is None or message is None:
             return
         self.lines += 1
-        target = self._target_of(told.device) if told.kind in system_log.OF_STORAGE else ""
+        target = self._target_of(message.device) if message.kind in system_log.OF_STORAGE else ""
         window = self._windows.open(usec // WINDOW_US)
-        origin = ("log", told.kind, "", target or told.device, str(window))
+        origin = ("log", message.kind, "", target or message.device, str(window))
         fold = self._windows.folds[window].get(origin)
         if fold is None:
-            if self._windows.is_full(told.kind, window):
-                self._overflow(told.kind, usec, window).count += 1
+            if self._windows.is_full(message.kind, window):
+                self._overflow(message.kind, usec, window).count += 1
                 return
-            fold = Fold(origin, told.kind, "", target.rpartition("-")[0], target, usec,
-                        self._clock.wall(usec), told.text)
+            fold = Fold(origin, message.kind, "", target.rpartition("-")[0], target, usec,
+                        self._clock.wall(usec), message.text)
             self._windows.add(window, fold)
         fold.count += 1
         self._touch(fold, usec)

@@ -247,13 +247,13 @@ class Gathering:
         for target, when in self._folder.replaced:
             self._joiner.counted_too(target, when, 1)
         self._folder.replaced.clear()
-        counted: dict[str, float] = {}
+        counted_since: dict[str, float] = {}
         for name, source in self._sources.items():
             if hasattr(source, "counted_since"):
-                counted.update(source.counted_since(self._seen.get(name)))
+                counted_since.update(source.counted_since(self._seen.get(name)))
         for event in self._folder.changed():
-            # "Skipped N" is about any target of this server: those without a line are counted.
-            if event.time >= counted.get(event.kind, inf):
+            # The targets' counters include what "Skipped N" stands for, at whichever target.
+            if event.time >= counted_since.get(event.kind, inf):
                 event = event._replace(skipped=0)
             self._tell(self._joiner.take(event, LOG))
 

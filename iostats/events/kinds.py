@@ -102,31 +102,31 @@ KINDS = {
         "Too many of its disks do not answer; or another host may have imported it (MMP)",
         "`zpool status -x`; when the disks are back: `zpool clear`"),
     system_log.DISK_ERROR: Kind(
-        CRITICAL, "A disk did not read or write what it was asked for",
+        CRITICAL, "A disk failed a read or write request",
         "The disk, its cable, expander or controller", "`smartctl -a`, the array's own log; "
         "replace a disk with medium errors"),
     system_log.DISK_TIMEOUT: Kind(
         CRITICAL, "An NVMe disk did not answer in time; its controller is reset",
         "The disk or its firmware, the PCIe link, or power management",
-        "`nvme smart-log`, firmware; again and again: replace the disk"),
+        "`nvme smart-log`, the firmware; if it happens again: replace the disk"),
     system_log.DISK_FAILED: Kind(
         CRITICAL, "A disk of an array was taken out of use: the array is degraded, or stopped",
         "The disk failed", "`cat /proc/mdstat`; replace the disk"),
     system_log.PATH_FAILED: Kind(
         CRITICAL, "A path to a multipath device was taken out of use",
         "A cable, port, switch or controller of the storage network",
-        "`multipath -ll`; I/O goes on by the other paths, if there are any"),
+        "`multipath -ll`; I/O continues on the other paths, if there are any"),
     system_log.HUNG_TASK: Kind(
-        CRITICAL, "A thread of Lustre has waited for minutes without being scheduled",
+        CRITICAL, "A Lustre thread has been blocked for minutes",
         "What it waits for does not answer: a disk, the network, or another thread",
-        "Events of the same machine just before; its stack is in the kernel's log"),
+        "See the events of the same machine just before; its stack is in the kernel log"),
     system_log.OUT_OF_MEMORY: Kind(
         CRITICAL, "The kernel killed a process because memory was used up",
         "The job needs more memory than the node, or its cgroup, has",
-        "More memory for the job, or fewer processes a node"),
+        "More memory for the job, or fewer processes per node"),
     system_log.LINK_DOWN: Kind(
         CRITICAL, "A network interface lost its link", "A cable, a port or a switch; or it was "
-        "switched off", "`ip link`, `ibstat`; the switch's port"),
+        "switched off", "`ip link`, `ibstat`; check the port of the switch"),
     kernel_log.OTHER: Kind(
         WARNING, "An error of Lustre or LNet without a kind of its own",
         "The message says it", "Search for the message; alone and once, it often means nothing"),

@@ -17,8 +17,8 @@ A scheduler is a file with
                                names no batch system; may be absent
     about(environ)             {} of what the environment of a job or a prolog tells: job, attempt
                                (int), nodes (list, as text), user, uid (int), account, partition,
-                               cluster, output, work_dir, shown_as (what users call the job, where
-                               that is not its id).  What is not known, or is not of its form, has
+                               cluster, output, work_dir, shown_as (the id by which users know it,
+                               if that is another).  What is unknown or malformed has
                                no key; nothing in an environment makes it raise.
     NODE_LIST_VARIABLE         the variable that has the job's node list; may be absent
     NODE_FILE_VARIABLE         the variable that names a file with the job's nodes; may be absent
@@ -133,7 +133,7 @@ def here(environ: Mapping[str, str]) -> ModuleType:
 
 
 def shown_as(job: str, environ: Mapping[str, str]) -> str:
-    """What users call `job`, where this is its environment: "90100_17" of a task of an array."""
+    """The id by which users know `job`, from its environment: "90100_17" for an array task."""
     about = here(environ).about(environ)
     return str(about.get("shown_as", job)) if about.get("job") == job else job
 

@@ -32,7 +32,7 @@ def ask(argv: Sequence[str], run: Run | None = None, shown: str = "") -> tuple[i
     """
     (exit status, what it printed, its first line of error) of a command; NotReadable.
 
-    `shown`: what an error calls the command, where its command line means nothing to a reader.
+    `shown`: a name of the command for errors, if its command line would mean nothing to users.
     """
     import subprocess
     try:

@@ -440,5 +440,5 @@ def test_the_release_is_the_daemons_own_or_else_the_descriptions(stated, named, 
     heard = carer.fleet.daemons["agg-1"]
     heard.observed = replace(heard.observed, release=stated)
     assert dialect == heard.dialect.release
-    assert ("; it states no release (" + stated + ") and is taken for LDMS 4.5: name it with "
+    assert ("; it reports no release (" + stated + ") and is assumed to be LDMS 4.5: set "
             "ldms_release in the description" if is_hinted else "") == heard.release_hint

@@ -193,7 +193,7 @@ def test_what_a_daemon_of_no_known_release_refuses_names_the_key_of_the_descript
             service.describe(of(desk, ports={**desk.ports, "node-1": desk.ports["node-2"],
                                              "node-2": desk.ports["node-1"]}), 2)
             await until(lambda: _true(told.REFUSED in kinds(service)), service.state)
-            assert all("(UNKNOWN) and is taken for LDMS 4.5: name it with ldms_release in the "
+            assert all("(UNKNOWN) and is assumed to be LDMS 4.5: set ldms_release in the "
                        "description" in one.text
                        for one in service.heard_of if one.kind == told.REFUSED)
     run("4.5.3", tmp_path, story)

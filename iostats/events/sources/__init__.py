@@ -6,7 +6,8 @@ A source is a module with
     NAME                         as its file: "health"
     ROLES                        where there is anything to read: some of "server" and "client"
     look(place, before, now)     Found: what is new since the last look
-    counted_since(state)         {kind: since when each event of it is counted}; may be absent
+    counted_since(state)         {kind: the time since when a counter has all of its events};
+                                 optional
 
 `place` is a Place; `before` is the `state` of the last Found, any JSON value, and None at the first
 look since the machine was booted: counts of then are a beginning, and no events.  `now` is the wall

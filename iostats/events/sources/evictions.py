@@ -9,8 +9,8 @@ Besides clients it counts the connections of other storage servers: when an MDS 
 another address, its old one is evicted (the log: `Received MDS connection from ..., removing former
 export`).
 
-    state = {"at": time of the look, "since": of the first one that found a count at each target;
-                 null before that,
+    state = {"at": time of the look, "since": time of the first look at which every target had a
+                 count; null before that,
              "targets": {target: [instance, count, or null, starts without an instance]},
              "gone": {target that is not here: starts}}
 
@@ -43,7 +43,7 @@ def look(place: Place, before: Any, now: float) -> Found:
 
 
 def counted_since(state: Any) -> dict[str, float]:
-    """{EVICTED: since when each target has a count that was read}; {} where one has none."""
+    """{EVICTED: the time since when every target has a count}; {} if some target has none."""
     since = state.get("since") if isinstance(state, dict) else None
     return {} if since is None else {EVICTED: float(since)}
 

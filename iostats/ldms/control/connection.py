@@ -70,7 +70,7 @@ _ENDED = (errno.ECONNREFUSED, errno.ECONNRESET)
 _MOST_SETS = 1_000_000                          # of a directory, a real one of 250 MB
 
 
-_addresses = Addresses()                        # of all daemons
+_addresses = Addresses()                        # resolved host names of all daemons
 
 
 class Connection(asyncio.Protocol):

@@ -1,7 +1,7 @@
 """
 The normal form -> YAML of today's generation, which LDMS 4.5 and newer read too.
 
-Two things are beyond LDMS' own: what is ours (`iostats`, `ldms_release`, `balance`, `capacity`),
+Two things are not in LDMS' own schema: our keys (`iostats`, `ldms_release`, `balance`, `capacity`),
 and a list under `advertise` where daemons advertise in more than one way.
 """
 

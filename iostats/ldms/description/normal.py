@@ -251,7 +251,7 @@ class Description:
 
     Attributes:
         daemons, plugins: by name, in written order.
-        ldms_release: of the daemons that do not state theirs; "" where it is not named.
+        ldms_release: the release of daemons that do not report one; "" if it is not given.
     """
     daemons: dict[str, LdmsDaemon] = field(default_factory=dict)
     aggregators: tuple[AggregatorGroup, ...] = ()

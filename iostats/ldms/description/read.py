@@ -92,9 +92,9 @@ def _read(root: YamlNode, reading: Draft) -> Description:
 
 
 def _release(value: Value) -> str:
-    found = value.node.text or ""
+    release = value.node.text or ""
     try:
-        of_release(found)
+        of_release(release)
     except UsageError as error:
         value.problem(str(error))
-    return found
+    return release

@@ -32,7 +32,7 @@ class Heard:
         started: the producers that it collects from; () where it is not up.
         had: those that it collected from when it was last seen; None where it never was.
         weights: {set: bytes a second}; {} where they were never seen.
-        named_release: ldms_release of the description.
+        named_release: ldms_release of the description; "" if it has none.
     """
     daemon: LdmsDaemon
     state: str = UNKNOWN
@@ -77,13 +77,13 @@ class Heard:
 
     @property
     def dialect(self) -> Dialect:
-        """Of the release that it states, or else of the one that the description names."""
-        return (self._stated or (of_release(self.named_release) if self.named_release else
+        """That of the release that it reports, or else of the one in the description."""
+        return (self._reported or (of_release(self.named_release) if self.named_release else
                                  DIALECTS[DEFAULT_RELEASE]))
 
     @property
-    def _stated(self) -> Dialect | None:
-        """None for "UNKNOWN", which ldmsd states that was built without git."""
+    def _reported(self) -> Dialect | None:
+        """None for "UNKNOWN", which an ldmsd that was built without git reports."""
         try:
             return of_release(self.observed.release) if self.observed else None
         except UsageError:
@@ -91,11 +91,11 @@ class Heard:
 
     @property
     def release_hint(self) -> str:
-        """Why it may have refused a command: its release is a guess; "" where it is none."""
-        if self.observed is None or self._stated or self.named_release:
+        """A hint that its release is only assumed, for a command that it refused; else ""."""
+        if self.observed is None or self._reported or self.named_release:
             return ""
-        return (f"; it states no release ({self.observed.release}) and is taken for LDMS "
-                f"{DEFAULT_RELEASE}: name it with ldms_release in the description")
+        return (f"; it reports no release ({self.observed.release}) and is assumed to be LDMS "
+                f"{DEFAULT_RELEASE}: set ldms_release in the description")
 
 
 def advertised(observed: Observed) -> frozenset[str]:

@@ -133,8 +133,8 @@ def daemons_with_streams(description: Description) -> set[str]:
 
 def check(description: Description) -> None:
     """
-    Raises NotToldError for what a daemon of the description's release would refuse: what
-    `generate` refuses, too.
+    Raise NotToldError if a daemon of the description's release would refuse some of it; `generate`
+    raises the same.
     """
     configurations = Configurations(description, of_release(
         description.ldms_release or DEFAULT_RELEASE))

@@ -248,7 +248,7 @@ def of_release(text: str, key: str = "") -> Dialect:
     """
     The dialect of a release such as "4.4", "4.5.3" or "v4.5.1-rc.2"; later ones are "newer".
 
-    `key`: what names it, for the message.  Raises: UsageError.
+    `key`: the option or key it is the value of, for the message.  Raises: UsageError.
     """
     where = f"{key}: " if key else ""
     parts = text.strip().lstrip("vV").replace("-", ".").split(".")
