@@ -54,8 +54,8 @@ def call(role, job, pbs):
         try:
             subprocess.run(command + ["--never-fail", "--quiet"], stdin=nothing, stdout=nothing,
                            stderr=nothing, env=environ, cwd="/", timeout=WITHIN_S)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError("%s: not done within %g s" % (role, WITHIN_S))
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError("%s: not done within %g s" % (role, WITHIN_S)) from error
 
 
 def hosts(exec_host):

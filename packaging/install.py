@@ -1,16 +1,18 @@
 """
 `make install-ROLE` and `make uninstall`: what each role needs on its host, and what is left to do.
 
-    PREFIX/lib/iostats       the program, hooks, docs, sample_job.sh, site.cfg as it was
-                             installed, and venv/ with Python packages for the roles that need some
+    PREFIX/lib/iostats       the program (iostats_ldms with install-ldms alone), hooks, docs,
+                             sample_job.sh, site.cfg as it was installed, and venv/ with Python
+                             packages for the roles that need some
     PREFIX/bin               iostats, iostats_client.py, iostats_server.py
+    PREFIX/share             man pages and shell completion
     /etc/iostats             site.cfg, site.secret
     UNITDIR                  units of systemd
     /var/lib/iostats         made by the units and the hooks: reports, records, what waits
 
-Everything can be run again, and over an older release: an edited site.cfg is kept, services that
-run are restarted.  With DESTDIR (an image, a package) only files are written.  Standard library
-only, from Python 3.9 on.
+Everything can be run again, and over an older release: an edited site.cfg is not overwritten,
+services that run are restarted.  With DESTDIR (an image, a package) only files are written.
+Standard library only, from Python 3.9 on.
 """
 
 import compileall
@@ -28,17 +30,19 @@ from collections import namedtuple
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [HERE, os.path.join(HERE, "packaging")]
 
+import pages
 import site_cfg
 from place import ETC, STATES, Failed, Place, copy, write
 
 Role = namedtuple("Role", "what units starts extras")
 ROLES = {
     "site": Role("the site's server", ("iostats-site.service",), "iostats-site.service",
-                 ("server",)),                   # and the sinks that site.cfg turns on
+                 ("server", "site")),            # and what site.cfg turns on
     "node": Role("a compute node", ("iostats-deliver.service", "iostats-deliver.timer"),
                  "iostats-deliver.timer", ("server",)),
-    "harvest": Role("a storage server", ("iostats-harvest.service",), "iostats-harvest.service",
-                    ()),
+    "harvest": Role("a storage server",
+                    ("iostats-harvest.service", "iostats-lnetctl.service", "iostats-lnetctl.timer"),
+                    "iostats-harvest.service", ()),
     "collector": Role("the collector", ("iostats-collector.service",), "iostats-collector.service",
                       ("collector",)),
     "ldms": Role("LDMS' configuration", ("iostats-ldms.service",), "iostats-ldms.service",
@@ -51,24 +55,29 @@ ROLES = {
 UNITS = [unit for role in ROLES.values() for unit in role.units]
 COMMANDS = ("iostats", "iostats_client.py", "iostats_server.py")
 OLDEST_PYTHON = (3, 9)
-PARTS = (".py", ".html", ".css", ".js", ".svg")     # of the program: modules, and those of pages
+WIDTH, INDENT = 80, "    "
+PARTS = (".py", ".html", ".css", ".js", ".svg", ".sql")     # of the program: modules, pages, tables
 
 
 # -- install -----------------------------------------------------------------------------------
 
 def install(name, place, packages):
+    from iostats.base.text import wrap  # not before main has checked this Python
     role = ROLES[name]
+    site_cfg.check_host(place.site)
     if not place.destdir and os.geteuid():
         raise Failed(f"expected root, got user {os.geteuid()}; use: sudo make install-{name}")
     if packages:                                   # first: without them the old release stays
-        _packages(place, [*role.extras, *(site_cfg.sinks_on(place) if name == "site" else ())])
-    _program(place)
+        put_libraries(place, [*role.extras,
+                              *(site_cfg.extras_on(place) if name == "site" else ())])
+    put_program(place)
+    # Where it is installed already, each role updates it: it has to fit the new iostats.
+    if name == "ldms" or os.path.isdir(f"{place.staged(place.lib)}/iostats_ldms"):
+        put_package("iostats_ldms", place)
     config = site_cfg.written(name, place)
     if name == "web":
-        _ondemand(place)
-    for unit in role.units:
-        _from_template(f"{HERE}/systemd/{unit}", place.staged(place.units, unit), place, 0o644,
-                       f"{place.venv}/bin/python" if name == "site" else "", config)
+        put_ondemand(place)
+    put_units(name, place, config)
     if place.live:
         _systemctl("daemon-reload")
         for unit in UNITS:
@@ -81,59 +90,85 @@ def install(name, place, packages):
     if left:
         print("left to do:")
         for line in left:
-            print(f"  {line}")
+            # What is to be copied (a command, a line of slurm.conf) is never broken.
+            for part in [line] if line.startswith(INDENT) else wrap(line, WIDTH - 2, "  "):
+                print(f"  {part}")
 
 
-def _program(place):
+def put_units(name, place, config):
+    """The units of a role."""
+    for unit in ROLES[name].units:
+        _from_template(f"{HERE}/systemd/{unit}", place.staged(place.units, unit), place, 0o644,
+                       f"{place.venv}/bin/python" if name == "site" else "", config)
+
+
+def put_program(place):
+    """The program, hooks, documents and commands."""
     lib = place.staged(place.lib)
     os.makedirs(lib, exist_ok=True)
     os.chmod(lib, 0o755)
-    # Whole or not at all: hooks run meanwhile, and a module that is gone does not stay behind.
-    new, old = f"{lib}/iostats.new", f"{lib}/iostats.old"
-    for path in (new, old):
-        shutil.rmtree(path, ignore_errors=True)
-    try:
-        for directory, below, names in os.walk(f"{HERE}/iostats"):
-            below[:] = [one for one in below if one != "__pycache__"]
-            to = os.path.join(new, os.path.relpath(directory, f"{HERE}/iostats"))
-            os.makedirs(to, exist_ok=True)
-            for file in names:
-                if file.endswith(PARTS):
-                    copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
-        compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{place.lib}/iostats")
-    except OSError:                                 # a disk that is full has room again
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    if os.path.isdir(f"{lib}/iostats"):
-        os.rename(f"{lib}/iostats", old)
-    os.rename(new, f"{lib}/iostats")
-    shutil.rmtree(old, ignore_errors=True)
+    put_package("iostats", place)
     for script in ("iostats_client.py", "iostats_server.py"):
         _from_template(f"{HERE}/{script}", f"{lib}/{script}", place, 0o755)
     os.makedirs(f"{lib}/hooks", exist_ok=True)
     for hook in os.listdir(f"{HERE}/hooks"):
         if os.path.isfile(f"{HERE}/hooks/{hook}"):
             _from_template(f"{HERE}/hooks/{hook}", f"{lib}/hooks/{hook}", place, 0o755)
-    os.makedirs(f"{lib}/docs", exist_ok=True)
-    for page in glob.glob(f"{HERE}/docs/*.*"):          # findings name one
-        _from_template(page, f"{lib}/docs/{os.path.basename(page)}", place, 0o644)
+    shutil.rmtree(f"{lib}/docs", ignore_errors=True)    # pages of an older release
+    _tree(f"{HERE}/docs", f"{lib}/docs", place, (".md", ".json"))
     _from_template(f"{HERE}/sample_job.sh", f"{lib}/sample_job.sh", place, 0o755)
     _from_template(f"{HERE}/packaging/iostats.sh", f"{lib}/iostats.sh", place, 0o755)
+    pages.write_below(place.staged(place.share), place.lib)
     os.makedirs(place.staged(place.bin), exist_ok=True)
     for command in COMMANDS:
         _link(f"{place.lib}/{command if command.endswith('.py') else 'iostats.sh'}",
               place.staged(place.bin, command))
 
 
-def _ondemand(place):
-    """The directory of an app of Open OnDemand, for its host: docs/web.md."""
-    top = f"{HERE}/packaging/ondemand"
-    for directory, _, names in os.walk(top):
-        to = os.path.join(place.staged(place.lib), "ondemand", os.path.relpath(directory, top))
-        os.makedirs(to, exist_ok=True)
+def put_package(name, place):
+    """Replace a Python package as a whole: hooks run during it, and removed modules disappear."""
+    lib = place.staged(place.lib)
+    new, old = f"{lib}/{name}.new", f"{lib}/{name}.old"
+    for path in (new, old):
+        shutil.rmtree(path, ignore_errors=True)
+    try:
+        for directory, below, names in os.walk(f"{HERE}/{name}"):
+            below[:] = [subdirectory for subdirectory in below if subdirectory != "__pycache__"]
+            to = os.path.join(new, os.path.relpath(directory, f"{HERE}/{name}"))
+            os.makedirs(to, exist_ok=True)
+            for file in names:
+                if file.endswith(PARTS):
+                    copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
+        if name == "iostats":
+            from iostats.base.version import (  # not before the check of main
+                COMMIT_FILE,
+                find_commit,
+            )
+            write(f"{new}/{COMMIT_FILE}", f"{find_commit()}\n".encode(), 0o644)
+        compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{place.lib}/{name}")
+    except OSError:                                 # a disk that is full has room again
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    if os.path.isdir(f"{lib}/{name}"):
+        os.rename(f"{lib}/{name}", old)
+    os.rename(new, f"{lib}/{name}")
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def put_ondemand(place):
+    """The directory of an app of Open OnDemand, for its host: docs/how-to/web.md."""
+    _tree(f"{HERE}/packaging/ondemand", f"{place.staged(place.lib)}/ondemand", place)
+
+
+def _tree(source, to, place, endings=("",)):
+    """Copy the files below `source` whose names have one of these endings, as templates."""
+    for directory, _, names in os.walk(source):
+        below = os.path.normpath(os.path.join(to, os.path.relpath(directory, source)))
+        os.makedirs(below, exist_ok=True)
         for file in names:
-            _from_template(os.path.join(directory, file), os.path.join(to, file), place,
-                           0o755 if file == "python" else 0o644)
+            if file.endswith(endings):
+                _from_template(os.path.join(directory, file), os.path.join(below, file), place,
+                               0o755 if file == "python" else 0o644)
 
 
 def _from_template(source, to, place, mode, python="", config=None):
@@ -143,7 +178,7 @@ def _from_template(source, to, place, mode, python="", config=None):
     if place.python_named:                              # python3 is too old, or it would not be
         values.update({"/usr/bin/env python3": place.python, ":-python3}": f":-{place.python}}}"})
     for word, key in (("@HOOK_DIR@", "node.hook_dir"), ("@SPOOL_DIR@", "harvest.spool_dir")):
-        values[word] = config[key] if config else word
+        values[word] = config.get_value(key) if config else word
     words = "|".join(map(re.escape, values))
     with open(source, encoding="utf-8") as file:
         text = re.sub(words, lambda found: values[found.group()], file.read())
@@ -175,7 +210,7 @@ def requirements(extras):
 _NO_VENV = "a virtual environment could not be made; on Debian: apt-get install python3-venv"
 
 
-def _packages(place, extras):
+def put_libraries(place, extras):
     """A venv of our own with what `extras` need; what else is in it stays (pyslurm, say)."""
     if not extras:
         return
@@ -232,50 +267,53 @@ def _run(command, why):
 def _left_to_do(name, place, config):
     role, hooks = ROLES[name], f"{place.lib}/hooks"
     left = []
-    if place.site not in ("", config["site.host"]):
-        left.append(f"{ETC}/site.cfg was edited, and has [site] host = {config['site.host']}, not "
-                    f"{place.site}")
-    if name in ("node", "login", "harvest", "web") and not config["site.host"]:
-        left.append(f"name the site's server: [site] host in {ETC}/site.cfg (a copy of the site's "
-                    f"own has it), or: make install-{name} SITE=HOST")
+    if place.site not in ("", config.site.host):
+        left.append(f"{ETC}/site.cfg was edited and is not changed: if the site's server is "
+                    f"{place.site}, replace [site] host = {config.site.host or '(none)'} there")
+    elif name in ("node", "login", "harvest", "web") and not config.site.host:
+        left += [f"name the site's server: [site] host in {ETC}/site.cfg (a copy of the site's "
+                 f"own has it), or:", f"{INDENT}make install-{name} SITE=HOST"]
     if role.starts and not (place.live and _systemctl("is-active", role.starts)
                             and _systemctl("is-enabled", role.starts)):
-        left.append((f"systemctl --root={place.destdir} enable {role.starts}; or where it runs: "
-                     if place.destdir else "") + ("" if place.live else "systemctl daemon-reload; ")
+        left += ["enable the unit in the image:",
+                 f"{INDENT}systemctl --root={place.destdir} enable {role.starts}",
+                 "or on the host that runs it:"] if place.destdir else ["enable the unit:"]
+        left.append(INDENT + ("" if place.live else "systemctl daemon-reload; ")
                     + f"systemctl enable --now {role.starts}")
-    if place.destdir and name in ("node", "harvest") and config["server.auth"] == ["secret"] and (
-            not os.path.exists(place.staged(config["site.secret"]))):
-        left.append(f"copy the site's {config['site.secret']}, readable by root only (0600)")
+    if place.destdir and name in ("node", "harvest") and config.server.auth == ["secret"] and (
+            not os.path.exists(place.staged(config.site.secret))):
+        left.append(f"copy the site's {config.site.secret}, readable by root only (0600)")
     if name == "site":
         also = " and site.secret, readable by root only (0600),"
-        if "munge" in config["server.auth"]:
+        if "munge" in config.server.auth:
             also = " (and site.secret, readable by root only, to hosts without munge)"
         left.append(f"copy {ETC}/site.cfg{also} to {ETC} of the nodes, login nodes and storage "
                     f"servers, and there: make install-node, install-login, install-harvest")
-        left.append(f"for mail with reports, in slurm.conf:  MailProg={hooks}/slurm_mail "
-                    f"(and SlurmUser in [site] readers)")
-    if name in ("site", "login") and "munge" not in config["server.auth"]:
-        left.append(f"for users to see their own jobs (iostats jobs, report): MUNGE on all hosts, "
-                    f"and [server] auth = munge secret in {ETC}/site.cfg")
+        left += ["for mail with reports, SlurmUser in [site] readers, and in slurm.conf:",
+                 f"{INDENT}MailProg={hooks}/slurm_mail"]
+    if name in ("site", "login") and "munge" not in config.server.auth:
+        left += [f"for users to see their own jobs (iostats jobs, report): MUNGE on all hosts, "
+                 f"and in {ETC}/site.cfg, section [server]:", f"{INDENT}auth = munge secret"]
     if name == "web":
-        left.insert(0, f"say who is asking: [web] user_header and trusted in {ETC}/site.cfg for a "
-                       f"proxy, or the local socket alone (docs/web.md); and name iostats-web in "
-                       f"[site] readers of the site's server")
+        left.insert(0, f"configure who is asking: [web] user_header and trusted in {ETC}/site.cfg "
+                       f"for a proxy, or the local socket alone (docs/how-to/web.md); and name "
+                       f"iostats-web in [site] readers of the site's server")
         if not _has_user(place, "iostats-web"):
-            left.insert(0, "useradd --system iostats-web, here and where the site's server runs, "
-                           "with one number: the unit runs as that user, and the site's server "
-                           "has to know it")
-    if name == "ldms" and config["site.host"] and not os.path.isdir(
+            left[:0] = ["create the user that the unit runs as, here and where the site's server "
+                        "runs, with the same user id:", f"{INDENT}useradd --system iostats-web"]
+    if name == "ldms" and config.site.host and not os.path.isdir(
             place.staged(place.units, "iostats-ldms.service.d")):
         left.insert(0, "give it the site's secret, also with MUNGE, or the site's server takes "
                        f"none of its events: {place.units}/iostats-ldms.service says how")
-    if name == "ldms" and not (config["etcd.endpoints"] and config["etcd.prefix"]):
-        left.insert(0, f"name etcd's members and this cluster: [etcd] endpoints and prefix in "
-                       f"{ETC}/site.cfg; then: iostats ldms load FILE (docs/ldms.md)")
+    if name == "ldms" and not (config.etcd.endpoints and config.etcd.prefix):
+        left[:0] = [f"name etcd's members and this cluster: [etcd] endpoints and prefix in "
+                    f"{ETC}/site.cfg; then (docs/how-to/ldms.md):",
+                    f"{INDENT}iostats ldms load FILE"]
     if name == "node":
-        left += ["in slurm.conf (PBS, LSF, Flux: docs/batch.md):",
-                 f"    Prolog={hooks}/slurm_prolog", f"    Epilog={hooks}/slurm_epilog",
-                 "    PrologFlags=Alloc"]
+        left += ["in slurm.conf (PBS, LSF, Flux: docs/how-to/batch.md):",
+                 *(INDENT + line for line in (f"Prolog={hooks}/slurm_prolog",
+                                              f"Epilog={hooks}/slurm_epilog",
+                                              "PrologFlags=Alloc"))]
     return left
 
 
@@ -288,14 +326,18 @@ def _has_user(place, name):
 
 
 def _doctor(place, starts):
-    """[line] of what the doctor finds in the way, but that the unit `starts` is not started yet."""
+    """[line] of what the doctor finds in the way, but not that the unit `starts` is not running."""
     done = _output_of_doctor(place)
-    found = [f"{one['name']}: {one['text']}; {'check' if one['check'] else 'fix'}: {one['mend']}"
-             for one in done["checks"]
+    found = [one for one in done["checks"]
              if one["state"] == "problem" and not one["fix"].endswith(f" {starts}")]
     print(f"doctor: {len(found) or 'no'} problem{'s' * (len(found) != 1)} "
           f"(iostats_client.py doctor has all)")
-    return found
+    left = []
+    for one in found:
+        left.append(f"{one['name']}: {one['text']}")
+        if one["mend"]:
+            left.append(f"{INDENT}{'check' if one['check'] else 'fix'}: {one['mend']}")
+    return left
 
 
 def _output_of_doctor(place):
@@ -304,8 +346,8 @@ def _output_of_doctor(place):
                           env={"PATH": os.environ.get("PATH", os.defpath)})
     try:
         return json.loads(done.stdout)
-    except ValueError:
-        raise Failed(f"the doctor could not be run: {done.stderr.strip()[-500:]}")
+    except ValueError as error:
+        raise Failed(f"the doctor could not be run: {done.stderr.strip()[-500:]}") from error
 
 
 def _systemctl(*words):
@@ -337,6 +379,16 @@ def uninstall(place, purge):
         path = place.staged(place.bin, command)
         if os.path.islink(path) and os.readlink(path).startswith(place.lib + "/"):
             os.unlink(path)
+    for name in pages.pages():
+        path = place.staged(place.share, name)
+        if os.path.exists(path):
+            os.unlink(path)
+        # Empty directories are removed, but for share/, share/man and those of zsh's package.
+        directory = os.path.dirname(path)
+        while (os.path.isdir(directory) and not os.listdir(directory)
+                and os.path.basename(directory) not in ("share", "man", "site-functions")):
+            os.rmdir(directory)
+            directory = os.path.dirname(directory)
     kept = []
     theirs = place.staged(ETC, "site.cfg")
     last = place.staged(place.lib, "site.cfg")
@@ -352,10 +404,11 @@ def uninstall(place, purge):
         elif os.path.isdir(path) and os.path.realpath(path) not in {*ours} - {path}:
             kept += _files(path)
     if any("deliver" in unit for unit in units):
-        print(f"left to do: take {place.lib}/hooks out of slurm.conf (or PBS, LSF, Grid Engine, "
-              f"Flux): Slurm drains a node whose Prolog is missing")
-    print("removed" + (f"; kept, and removed by make uninstall PURGE=yes: {' '.join(kept)}"
-                       if kept else ""))
+        print(f"left to do: take {place.lib}/hooks out of slurm.conf\n"
+              f"  (or PBS, LSF, Grid Engine, Flux): Slurm drains a node whose Prolog is missing")
+    print("removed" + ("; kept, and removed by make uninstall PURGE=yes:" if kept else ""))
+    for path in kept:
+        print(f"  {path}")
 
 
 def _files(path):

@@ -21,7 +21,7 @@ class Place:
     Where things go, by the Makefile's variables in the environment.
 
     Attributes:
-        lib, bin, units: as installed; `staged(path)` is where they are written.
+        lib, bin, share, units: as installed; `staged(path)` is where they are written.
         live: this machine's own, with a systemd that runs.
     """
 
@@ -33,6 +33,7 @@ class Place:
                          f"{self.destdir!r}")
         self.lib = os.path.join(prefix, "lib/iostats")
         self.bin = os.path.join(prefix, "bin")
+        self.share = os.path.join(prefix, "share")
         self.units = environ.get("UNITDIR") or "/etc/systemd/system"
         python = environ.get("UNIT_PYTHON") or PYTHON
         self.python = shutil.which(python) or python    # units and `#!` want all of it

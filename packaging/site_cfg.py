@@ -1,5 +1,5 @@
 """
-/etc/iostats/site.cfg and the secret, as `make install-...` writes them; an edited one is kept.
+/etc/iostats/site.cfg and the secret, as `make install-...` writes them; edited ones stay.
 """
 
 import filecmp
@@ -19,6 +19,7 @@ def written(name, place):
     the same, it was not edited.
     """
     from iostats.base import config as site
+    from iostats.base.errors import ConfigError
     with open(f"{HERE}/site.cfg", encoding="utf-8") as file:
         shipped = file.read()
     theirs, last = place.staged(ETC, "site.cfg"), place.staged(place.lib, "site.cfg")
@@ -26,10 +27,16 @@ def written(name, place):
     os.chmod(os.path.dirname(theirs), 0o755)
     wanted, edited = {}, os.path.lexists(theirs) and is_edited(theirs, last)
     if edited:
-        print(f"{theirs}: kept, it was edited; this release's is {place.lib}/site.cfg")
+        print(f"{theirs}: kept, it was edited;\n  this release's is {place.lib}/site.cfg")
     elif os.path.lexists(theirs):
-        wanted = _chosen(theirs)
-        wanted.update(_choices(name, place) if place.site or "site.host" not in wanted else {})
+        try:
+            wanted = _chosen(theirs)
+        except ConfigError as error:
+            raise Failed(str(error)) from error
+        host = wanted.get("site.host", "")
+        wanted.update(_choices(name, place) if place.site or not host else {})
+        if host not in ("", wanted.get("site.host")):
+            print(f"{theirs}: [site] host is now {wanted['site.host']}; it was {host}")
     elif os.path.exists(last) and not _same(last, f"{HERE}/site.cfg"):
         copy(last, theirs, 0o644)                  # where earlier releases had it
         print(f"{last}: now {theirs}")
@@ -42,20 +49,31 @@ def written(name, place):
     return _loaded(site, theirs, name, place)
 
 
-def sinks_on(place):
-    """The sinks with packages that the site.cfg of this place turns on; Failed."""
+def check_host(host):
+    """Failed if SITE= cannot be a [site] host."""
+    from iostats.base.options import OPTIONS
+    try:
+        OPTIONS["site.host"].check(host)
+    except ValueError as error:
+        raise Failed(f"SITE: expected {OPTIONS['site.host'].expected}, got {host!r}") from error
+
+
+def extras_on(place):
+    """[extra] of pyproject.toml that the site.cfg of this place turns on; Failed."""
     from iostats import sinks
     from iostats.base import config as site
     from iostats.base.errors import IostatsError
+    from iostats.store.database import is_url
     for path in (place.staged(ETC, "site.cfg"), place.staged(place.lib, "site.cfg")):
         if os.path.lexists(path):
             try:
                 config = site.load(path, environ={})
                 sinks.add_sections(config)
             except IostatsError as error:
-                raise Failed(str(error))
-            return [name for name in sinks.names()
-                    if sinks.named(name).REQUIRES and sinks.named(name).is_on(config)]
+                raise Failed(str(error)) from error
+            return [name for name in sinks.list_names()
+                    if sinks.find_sink(name).REQUIRES and sinks.find_sink(name).is_on(config)] + (
+                        ["postgresql"] * is_url(config.site.store))
     return []
 
 
@@ -74,10 +92,12 @@ def is_edited(theirs, last):
 def _chosen(path):
     """{"section.key": value} of a site.cfg, as far as `make install-...` writes some."""
     from iostats.base import config as site
-    found = site.load(path, environ={})
-    return {name: " ".join(found[name]) if isinstance(found[name], list) else str(found[name])
-            for name in ("web.address", "node.python", "server.auth", "site.host")
-            if found.origin[name] != "the default"}
+    config = site.load(path, environ={})
+    values = {name: config.get_value(name)
+              for name in ("web.address", "node.python", "server.auth", "site.host")
+              if config.origin[name] != "the default"}
+    return {name: " ".join(value) if isinstance(value, list) else str(value)
+            for name, value in values.items()}
 
 
 def _same(one, other):
@@ -94,7 +114,7 @@ def _choices(name, place):
         found["node.python"] = place.python
     # With munge users may read their own jobs' records, and nodes need no copy of a secret; a
     # host without munged (a storage server) authenticates by the secret.
-    if not place.destdir and not munge.available():
+    if not place.destdir and munge.is_usable():
         found["server.auth"] = "munge secret"
     return found
 
@@ -112,14 +132,14 @@ def with_values(text, values):
 def _loaded(site, path, name, place):
     from iostats import sinks
     from iostats.base.errors import IostatsError
-    from iostats.wire import secret
+    from iostats.wire import auth
     try:
         config = site.load(path, environ={})
         if name == "site":
             sinks.add_sections(config)
-        if name == "site" and not place.destdir and "secret" in config["server.auth"] and (
-                secret.make(config["site.secret"])):
-            print(f"{config['site.secret']}: a new secret")
+        if name == "site" and not place.destdir and "secret" in config.server.auth and (
+                auth.make(config.site.secret)):
+            print(f"{config.site.secret}: a new secret")
     except IostatsError as error:
-        raise Failed(str(error))
+        raise Failed(str(error)) from error
     return config

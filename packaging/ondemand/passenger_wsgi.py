@@ -1,5 +1,5 @@
 """
-The pages of iostats as a Passenger app of Open OnDemand: docs/web.md.
+The pages of iostats as a Passenger app of Open OnDemand: docs/how-to/web.md.
 
 Passenger starts it with bin/python, as the user who has signed in.
 """
