@@ -7,7 +7,7 @@ import signal
 import sys
 
 from iostats.base.errors import IostatsError
-from iostats.ldms.control.authentication import authentication
+from iostats_ldms.control.authentication import load_authentication
 
 from .daemon import VERSIONS
 from .live import LiveDaemon
@@ -50,7 +50,7 @@ def main(arguments=None) -> int:
         says = dict(text.split("=", 1) for text in args.says)
         lines = [_listen_line(text) for text in args.listen]
         plugin, _, conf = args.auth.partition(":")
-        auth = authentication(plugin, conf)
+        auth = load_authentication(plugin, conf)
     except (ValueError, IostatsError) as error:
         parser.error(str(error))
     try:

@@ -8,7 +8,7 @@ import json
 import re
 from collections import namedtuple
 
-from iostats.ldms.statements.statement import Statement
+from iostats_ldms.statements.dialect import Statement
 
 EPERM, ENOENT, ENOEXEC, EBUSY, EEXIST, EINVAL, ENOSYS, ENOTSUP = 1, 2, 8, 16, 17, 22, 38, 95
 
@@ -85,7 +85,8 @@ class Asked:
         try:
             return re.compile(text)
         except re.error as error:
-            raise Refused(errno, f"{self.verb}: '{text}' is not a regular expression: {error}")
+            raise Refused(errno, f"{self.verb}: '{text}' is not a regular expression: "
+                                 f"{error}") from error
 
 
 def parsed(line: str) -> Statement:

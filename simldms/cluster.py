@@ -63,9 +63,9 @@ class Cluster:
             statement = parsed(statement)
         try:
             return self.up[name].handle(statement)
-        except Crashed:
+        except Crashed as crash:
             self.kill(name)
-            raise Away(name)
+            raise Away(name) from crash
 
     def advance(self, seconds: float) -> None:
         end = self.now_s + seconds

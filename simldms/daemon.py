@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from iostats.ldms.statements.statement import Statement
+from iostats_ldms.statements.dialect import Statement
 
 from .asked import (
     EEXIST,

@@ -20,19 +20,15 @@ import secrets
 import socket
 
 from iostats.base.errors import ConfigError
-from iostats.ldms.control import commands
-from iostats.ldms.control.authentication import authentication
-from iostats.ldms.control.connection import Connection
-from iostats.ldms.control.errors import ControlError
-from iostats.ldms.control.protocol import (
-    Authentication,
-    CommandAsked,
-    DirectoryAsked,
-    ServerProtocol,
-)
-from iostats.ldms.statements.statement import Statement
+from iostats_ldms.control import encoding
+from iostats_ldms.control.authentication import load_authentication
+from iostats_ldms.control.connection import Connection
+from iostats_ldms.control.errors import ControlError
+from iostats_ldms.control.protocol import Authentication
+from iostats_ldms.statements.dialect import Statement
 
 from .asked import EINVAL, Crashed, Refused, Reply, as_json, parsed
+from .control_end import CommandReceived, DirectoryRequested, ServerProtocol
 from .daemon import VERSIONS, Daemon
 from .producers import Producer
 from .sets import MetricSet
@@ -112,8 +108,10 @@ class LiveDaemon:
     def _run_line(self, number: int, text: str) -> None:
         release = self.daemon.version[:3]
         try:
-            reply = self.handle(commands.decoded(*commands.encoded(parsed(text), release), release))
-        except commands.CannotBeSaid as error:
+            reply = self.handle(encoding.decode_statement(*encoding.encode_statement(parsed(text),
+                                                                                     release),
+                                                          release))
+        except encoding.UnsupportedStatement as error:
             reply = Reply(error.errno, str(error))
         if reply.errno:
             error = ConfigError(f"line {number}: {reply.text} (errno {reply.errno})")
@@ -152,9 +150,9 @@ class LiveDaemon:
     def _listen(self, transport: str, port: int, host: str, auth: str) -> bool:
         """Bound at once, so that a port that is in use is told; served in the loop's next turn."""
         try:
-            known = self._auth if not auth else authentication(*self.daemon.auth[auth])
+            known = self._auth if not auth else load_authentication(*self.daemon.auth[auth])
         except ConfigError as error:
-            raise Refused(EINVAL, str(error))
+            raise Refused(EINVAL, str(error)) from error
         if transport != "sock":
             return True                                 # nothing here speaks it
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -206,7 +204,7 @@ class LiveDaemon:
                 self._tasks[key] = self._loop.create_task(do(one))
 
     async def _connected(self, one: Producer) -> Connection:
-        auth = authentication(*self.daemon.auth[one.auth]) if one.auth else self._auth
+        auth = load_authentication(*self.daemon.auth[one.auth]) if one.auth else self._auth
         host, port = one.listens_at or (one.host, one.port)
         # ldmsd waits for a hung one without an end, and keeps its sets (4.4.6, 4.5.3).
         return await Connection.open(host, port, auth, connect_within_s=2.0,
@@ -327,13 +325,13 @@ class _Client(asyncio.Protocol):
             self._transport.abort()
 
     def _event(self, event) -> None:
-        if isinstance(event, CommandAsked):
+        if isinstance(event, CommandReceived):
             if self._live.heard and self._live.daemon.is_change(event.statement.verb):
                 self._live.heard(self._live.name, event.statement, self._peer[1])
             reply = self._advertised(event.statement) \
                 if event.statement.verb == "advertise" else self._live.handle(event.statement)
             self._core.answer(event.number, reply.errno & 0xffffffff, reply.text)
-        elif isinstance(event, DirectoryAsked):
+        elif isinstance(event, DirectoryRequested):
             directory = self._live.daemon.directory()
             parts = [directory[at:at + _SETS_A_PART]
                      for at in range(0, len(directory), _SETS_A_PART)] or [[]]

@@ -1,3 +1,0 @@
-"""
-What etcd has of a cluster: the description that is valid, and those before it.
-"""

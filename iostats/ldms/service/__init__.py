@@ -1,3 +1,0 @@
-"""
-A description carried out: one connection to each daemon, what runs compared with what should.
-"""

@@ -1,0 +1,3 @@
+"""
+The description: a YAML text -> model.Description, or problems with their places.
+"""

@@ -1,0 +1,3 @@
+"""
+Configuration statements: the model of a description -> what ldmsd of a release accepts.
+"""
