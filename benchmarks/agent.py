@@ -33,7 +33,7 @@ for path in glob.glob(sys.argv[1] + "/proc/fs/lustre/obdfilter/*/job_stats"):
 
 def run(quick):
     """The Table of this figure."""
-    from measure import BARE_PYTHON, CLIENT, Server, Table, free_port
+    from measure import BARE_PYTHON, CLIENT, Server, Table, free_port, measure_process
     sizes, rounds = ((4000,), 1) if quick else ((100_000, 400_000), 3)
     rows = []
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
@@ -46,7 +46,7 @@ def run(quick):
                 agent = [*BARE_PYTHON, CLIENT, "harvest", "--once", "--config", config, "--root",
                          trees[0]]
                 count = [*BARE_PYTHON, "-c", _COUNT, trees[0]]
-                whole = [(_used(agent), _used(count)) for _ in range(rounds)]
+                whole = [(measure_process(agent), measure_process(count)) for _ in range(rounds)]
                 some = _sweeps(config, trees, 2 * rounds)
                 counted = statistics.median(cpu_s for _, (cpu_s, _) in whole)
                 rows.append([
@@ -70,7 +70,8 @@ def _config(directory, port):
         file.write(_SECRET)
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"[site]\nhost = 127.0.0.1\nport = {port}\nsecret = {secret}\n"
-                   f"[server]\nauth = secret\n[harvest]\nspool_dir = {directory}/spool\n"
+                   f"[server]\nauth = secret\n[node]\nretry_timeout = 600\n"
+                   f"[harvest]\nspool_dir = {directory}/spool\n"
                    f"cpu_percent = 100\nspool_bytes = 1000000000\n")
     return path
 
@@ -100,17 +101,6 @@ def _tree(directory, entries, changed):
     return directory
 
 
-def _used(arguments):
-    """(CPU seconds, MiB at the peak) of a whole process."""
-    from measure import BenchmarkError, environment
-    process = subprocess.Popen(arguments, env=environment(), stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if status:
-        raise BenchmarkError(f"{' '.join(arguments)}: exit status {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
-
-
 def _sweeps(config, trees, count):
     """[(CPU seconds of a sweep with 1 % changed, of reading and counting)]."""
     from measure import BenchmarkError, environment
@@ -132,14 +122,14 @@ def sweeps(config, one, other, number):
         os.symlink(one, root)
         options = site.load(config, environ={})
         agent = storage_agent.Agent(options, root, "oss1",
-                                    [("127.0.0.1", options["site.port"])], [], sys.exit)
-        agent.once()
+                                    [("127.0.0.1", options.site.port)], [], sys.exit)
+        agent.run_once()
         sys.argv[1] = root
         for at in range(int(number)):
             os.unlink(root)
             os.symlink((other, one)[at % 2], root)
             began = time.process_time()
-            agent.once()
+            agent.run_once()
             used = time.process_time() - began
             began = time.process_time()
             exec(_COUNT, {})                    # of sys.argv[1]

@@ -30,7 +30,6 @@ from measure import (
 )
 
 
-
 def run(quick):
     """The Tables of this figure."""
     if not shutil.which("etcd"):

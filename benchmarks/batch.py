@@ -83,7 +83,7 @@ def _wait_table(*both):
     return Table("batch: prolog and epilog, whole processes (aim: within 1 s on a busy node)",
                  ["run", "wall ms", "slowest", "wall / bare"], rows,
                  [f"median of {len(both[0]['bare'])} rounds; busy: {_BUSY_FOR_EACH_CORE} processes "
-                  f"for each core compute meanwhile",
+                  f"for each core compute in the background",
                   "the epilog ends when the site's server has its report on the disk"])
 
 
@@ -93,7 +93,7 @@ def _rate(directory, config, count, site):
     from iostats.wire import auth, client, protocol
     choices = site_cfg.load(config, {})
     message = report_of(directory)
-    signs = auth.client_credentials(choices, protocol.SITE, choices["site.secret"])
+    signs = auth.load_client_credentials(choices, protocol.SITE, choices.site.secret)
 
     def send(number):
         node = f"node{number}"

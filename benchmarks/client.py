@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 import tree
 from measure import (
@@ -30,7 +31,10 @@ from measure import (
     median_ratio,
 )
 
+from simlustre.nfs_client import NfsClient
+
 FILE_SYSTEMS = {"home": 2, "work": 6, "scratch": 8}
+NFS_MOUNTS = (20, 300)
 _FORKS = ("fork", "vfork", "clone", "clone3")
 
 
@@ -39,6 +43,8 @@ def run(quick):
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         for name, work in (("before", 23), ("after", 37)):
             tree.make(os.path.join(directory, name), FILE_SYSTEMS, work)
+        for mounts in NFS_MOUNTS:
+            _make_nfs_tree(os.path.join(directory, f"nfs{mounts}"), mounts)
         port = free_port()
         secret = os.path.join(directory, "secret")
         with Server([sys.executable, SERVER, "--job", "4711", "--nodes", "90000", "--quiet",
@@ -52,7 +58,18 @@ def run(quick):
                 traced = _traced(directory, commands)
             finally:
                 relay.close()
-    return [_time_table(costs), _trace_table(traced, sent)]
+    return [_time_table(costs), _nfs_table(costs), _trace_table(traced, sent)]
+
+
+def _make_nfs_tree(directory, mounts):
+    """The same node with a given number of NFS mounts, each with the 70 operations of NFS 4.2."""
+    tree.make(directory, FILE_SYSTEMS, 23)
+    client = NfsClient()
+    for number in range(mounts):
+        block = client.mount(f"nfs1:/export/home/user{number:04}", f"/home/user{number:04}")
+        block.operations.update((f"OPERATION_{more}", [0] * 9) for more in range(57))
+        block.read(1_000_003 * number)
+    client.write_files(Path(directory))
 
 
 def _commands(directory, secret, port):
@@ -73,6 +90,7 @@ def _commands(directory, secret, port):
         "bare": lambda node: [*BARE_PYTHON, "-c", "pass"],
         "start": ours("start", "before"),
         "stop": ours("stop", "after", to_server),
+        **{f"start, {mounts} NFS mounts": ours("start", f"nfs{mounts}") for mounts in NFS_MOUNTS},
         "start, no .pyc": ours("start", "before", (), ("-B", uncompiled)),
         "stop, no .pyc": ours("stop", "after", to_server, ("-B", uncompiled)),
     }
@@ -83,7 +101,8 @@ def _costs(commands, rounds):
     costs = {name: [] for name in commands}
     for number in range(rounds + 1):
         for name, command in commands.items():
-            node = f"node{number}-{'b' if 'pyc' in name else 'a'}"
+            # A start that no stop follows has a node of its own.
+            node = f"node{number}-" + re.sub(r"\W", "", name.replace("stop", "start"))
             cost = cost_of(command(node))
             if number:
                 costs[name].append(cost)
@@ -104,6 +123,19 @@ def _time_table(costs):
                  ["run", "wall ms", "CPU ms", "wall / bare", "CPU / bare"], rows,
                  [f"median of {len(bare)} rounds; a round is one run of each, in this order",
                   "no .pyc: scripts on a file system that the node may not write to"])
+
+
+def _nfs_table(costs):
+    """What NFS mounts add to a start, from pairs of runs in one round."""
+    rows = []
+    for mounts in NFS_MOUNTS:
+        pairs = list(zip(costs[f"start, {mounts} NFS mounts"], costs["start"]))
+        rows.append([mounts, *(f"{statistics.median(map(gain, pairs)) * 1e3:.2f}" for gain in (
+            lambda pair: pair[0].cpu_s - pair[1].cpu_s,
+            lambda pair: pair[0].wall_s - pair[1].wall_s))])
+    return Table("client: what NFS mounts add to a start (aim: 20 mounts 1.5 ms, 300 mounts 5 ms)",
+                 ["mounts", "CPU ms", "wall ms"], rows,
+                 ["without the kernel's printing: mountstats is a file here"])
 
 
 # -- files, forks, bytes ---------------------------------------------------------------------

@@ -9,7 +9,6 @@ CPU time is user and system time; the files are in memory, where that is possibl
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -97,16 +96,8 @@ def _in_memory():
 
 def _used(arguments, given="", cwd=None):
     """(CPU seconds, MiB at the peak) of a whole process that is given this text."""
-    from measure import BenchmarkError, environment
+    from measure import environment, measure_process
     own = environment()
     own.update((name, os.environ[name]) for name in ("PYTHONPATH", "LD_LIBRARY_PATH")
                if name in os.environ)
-    process = subprocess.Popen(arguments, env=own, cwd=cwd, stdin=subprocess.PIPE, text=True,
-                               stdout=subprocess.DEVNULL)
-    process.stdin.write(given)
-    process.stdin.close()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if status:
-        raise BenchmarkError(f"{' '.join(arguments)}: exit status {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    return measure_process(arguments, given, cwd, own)

@@ -37,7 +37,7 @@ CURVES = (
           "seconds"),
     Curve("jobs.svg", "Jobs of 4 nodes that end at the same moment", "scale: jobs", "jobs",
           {"all nodes answered": ("reports s", 1), "all records there": ("records s", 1),
-           "slowest hello meanwhile": ("slowest", 0.001)}, "seconds"),
+           "slowest concurrent hello": ("slowest", 0.001)}, "seconds"),
     Curve("targets.svg", "Targets of one job", "scale: targets", "targets",
           {"adding one node's": ("adding us each", "x"), "the record": ("record us", "x"),
            "the long table": ("long table us", "x")}, "CPU us"),

@@ -5,6 +5,7 @@ Bytes in, bytes out, no socket: a `hello`, and a `report` with figure 1's params
 check with the same msgspec.Struct.  pjrpc runs as it comes, and with msgspec for its JSON.
 """
 
+import inspect
 import json
 import statistics
 import tempfile
@@ -14,8 +15,8 @@ import msgspec
 from measure import BenchmarkError, Table, median_ratio
 from server import report_of
 
-from iostats.wire.messages.report import NodeReport
 from iostats.wire import jsonrpc
+from iostats.wire.messages.report import NodeReport
 
 
 def run(quick):
@@ -23,7 +24,8 @@ def run(quick):
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         params = report_of(directory)
     bodies = {"hello": _call("hello", {}), "report": _call("report", params)}
-    ours, pjrpc, pjrpc_msgspec = _ours(), _pjrpc(), _pjrpc(msgspec_json=True)
+    ours, pjrpc = _ours(), _pjrpc(params)
+    pjrpc_msgspec = _pjrpc(params, msgspec_json=True)
     rows = []
     for name, calls in (("hello", 2000), ("report", 300)):
         dispatchers = {"ours": ours, "pjrpc": pjrpc, "pjrpc, msgspec": pjrpc_msgspec}
@@ -57,16 +59,17 @@ def _ours():
     return lambda body: jsonrpc.dispatch(body, methods)
 
 
-def _pjrpc(msgspec_json=False):
+def _pjrpc(members, msgspec_json=False):
     from pjrpc.server import Dispatcher, MethodRegistry
     registry = MethodRegistry()
     registry.add("hello")(_hello)
 
-    @registry.add("report")
-    def _(protocol, job, node, seq, boot_id, user, reason, ended, elapsed_s, clock_ahead_s,
-          uptime_s, mounts, deltas, dirty_bytes, other_jobs, phases):
-        # pjrpc binds the params to names of its own, so here they are, all of them.
-        return _counted(msgspec.convert(locals(), NodeReport))
+    def report(**params):
+        return _counted(msgspec.convert(params, NodeReport))
+    # pjrpc binds the params to names of the function's own, so here they are, all of them.
+    report.__signature__ = inspect.Signature([
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in members])
+    registry.add("report")(report)
 
     options = {} if not msgspec_json else {
         "json_loader": lambda text, cls=None: msgspec.json.decode(text),

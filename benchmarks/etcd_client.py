@@ -40,16 +40,17 @@ def run(quick):
 
 def _requests(cluster, count, rounds):
     from iostats.etcd import answers
-    from iostats.etcd.client import Etcd, absent, putting
+    from iostats.etcd.client import Etcd, compare_absent, make_put
     etcd = Etcd(cluster.endpoints, prefix="orion")
     key, value = etcd.key("instances", "a"), b"x" * 100
     bare = http.client.HTTPConnection(cluster.endpoints[0].partition("//")[2])
     import json
     kinds = {
-        "get": ("kv/range", answers.key_range(key), lambda: etcd.get(key)),
+        "get": ("kv/range", answers.make_key_range(key), lambda: etcd.get(key)),
         "put": ("kv/put", answers.put_request(key, value), lambda: etcd.put(key, value)),
-        "transaction": ("kv/txn", answers.txn_request([absent(key)], [putting(key, value)]),
-                        lambda: etcd.txn([absent(key)], [putting(key, value)])),
+        "transaction": ("kv/txn",
+                        answers.make_txn_request([compare_absent(key)], [make_put(key, value)]),
+                        lambda: etcd.txn([compare_absent(key)], [make_put(key, value)])),
     }
     rows = []
     for name, (path, body, ours) in kinds.items():
@@ -77,7 +78,7 @@ def _requests(cluster, count, rounds):
 def _descriptions(cluster, samplers):
     """A description with a line for each sampler: loaded, read, and seen by one who follows it."""
     from iostats.etcd.client import Etcd, Stop
-    from iostats.ldms.published import descriptions
+    from iostats_ldms import published
     etcd = Etcd(cluster.endpoints, prefix="orion")
     texts = ["daemons:\n" + "".join(
         f"  - {{names: node-{n:05}, hosts: n-{n:05}, endpoints: [{{names: ep-{n:05}, "
@@ -94,10 +95,10 @@ def _descriptions(cluster, samplers):
     seen.wait(20)
     seen.clear()
     began = time.monotonic()
-    one = descriptions.load(etcd, texts[0], (), None, by="benchmark")
+    one = published.load(etcd, texts[0], (), None, by="benchmark")
     loaded = time.monotonic()
     seen.wait(20)
-    _, text = descriptions.read_current(etcd)
+    _, text = published.read_current_description(etcd)
     read = time.monotonic()
     if text != texts[0]:
         raise BenchmarkError("another description was read than was loaded")

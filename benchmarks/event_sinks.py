@@ -39,12 +39,13 @@ def run(quick):
 
 
 def _events(count):
-    from iostats.events.event import made
-    return [made("boot", f"oss{n % 40}", (str(n),), "evicted", 1795333379.0 + n / 1000,
-                 file_system="scratch", target=f"scratch-OST{n % 400:04x}", cause="silent",
-                 clients=[f"10.9.{n % 250}.{n % 200}@o2ib"], count=23, skipped=7,
-                 message=f"scratch-OST{n % 400:04x}: haven't heard from client "
-                         f"f15aa50c-8084-47f6-bb2e-{n:012x} (at 10.9.0.1@o2ib) in 39 seconds.")
+    from iostats.events.event import make_event
+    return [make_event("boot", f"oss{n % 40}", (str(n),), "evicted", 1795333379.0 + n / 1000,
+                       file_system="scratch", target=f"scratch-OST{n % 400:04x}", cause="silent",
+                       clients=[f"10.9.{n % 250}.{n % 200}@o2ib"], count=23, skipped=7,
+                       message=f"scratch-OST{n % 400:04x}: haven't heard from client "
+                               f"f15aa50c-8084-47f6-bb2e-{n:012x} (at 10.9.0.1@o2ib) in 39 "
+                               f"seconds.")
             for n in range(count)]
 
 
@@ -71,26 +72,26 @@ def _config(**options):
     found = config.Config()
     sinks.add_sections(found)
     for name, value in options.items():
-        found.take(name.replace("_", ".", 1), str(value), "the benchmark")
+        found.set_value(name.replace("_", ".", 1), str(value), "the benchmark")
     return found
 
 
 def _syslog(count, rounds):
     from iostats.sinks import syslog
-    from iostats.sinks.syslog.messages import message
+    from iostats.sinks.syslog.messages import format_message
     events, ours, bare = _events(count), [], []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
         port = receiver.getsockname()[1]
         sink = syslog.make(_config(syslog_send_to=f"udp://127.0.0.1:{port}"), print,
                            lambda: 1795333379.0)
-        made = [message(event, {}, 3, "iostats@32473") for event in events]
+        made = [format_message(event, {}, 3, "iostats@32473") for event in events]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.connect(("127.0.0.1", port))
 
             def sink_sends():
                 for at in range(0, count, _AT_ONCE):
-                    assert len(events[at:at + _AT_ONCE]) == sink.keep_events(
+                    assert len(events[at:at + _AT_ONCE]) == sink.store_events(
                         events[at:at + _AT_ONCE], {})
 
             def bare_sends():
@@ -104,9 +105,9 @@ def _syslog(count, rounds):
 
 
 def _influxdb(count, rounds):
-    from iostats.base.private_files import write_whole
-    from iostats.sinks.influxdb.event_lines import EventLines
-    from iostats.sinks.influxdb.queue import PointQueue
+    from iostats.base.private_files import write_atomically
+    from iostats.sinks.influxdb.lines import EventLines
+    from iostats.sinks.influxdb.sender import PointQueue
     events, ours, bare = _events(count), [], []
     with tempfile.TemporaryDirectory() as directory:
         queue = PointQueue(os.path.join(directory, "spool"), 1 << 30)
@@ -120,7 +121,7 @@ def _influxdb(count, rounds):
 
         def write():
             for number, data in enumerate(made):
-                write_whole(os.path.join(directory, str(number)), data)
+                write_atomically(os.path.join(directory, str(number)), data)
         for _ in range(rounds):
             ours.append(_cpu_s(keep))
             bare.append(_cpu_s(write))
@@ -129,17 +130,17 @@ def _influxdb(count, rounds):
 
 def _counting(count, rounds):
     from iostats.sinks.prometheus.event_page import EventCounts
-    from iostats.site.events.followers import Change
+    from iostats.store.event_store import Change
     changes = [Change(event, 30) for event in _events(count)]
     counts = EventCounts()
     return _row("page, counting", count,
-                [_cpu_s(lambda: counts.take(changes)) for _ in range(rounds)], [])
+                [_cpu_s(lambda: counts.add(changes)) for _ in range(rounds)], [])
 
 
 def _page(targets, rounds):
     """200 storage servers or fewer, each with the same number of targets; one in 100 is down."""
     from iostats.sinks.prometheus.event_page import EventCounts
-    from iostats.sinks.prometheus.metrics_server import page_of
+    from iostats.sinks.prometheus.metrics_server import format_page
     counts, servers = EventCounts(), min(200, targets // 10)
     for server in range(servers):
         counts.stands(f"oss{server}", 100.0, 10.0, {"health": "healthy", "targets": {
@@ -148,6 +149,6 @@ def _page(targets, rounds):
             for number in range(server // 100 * 10_000,
                                 server // 100 * 10_000 + targets // servers)}})
     sizes = []
-    times = [_cpu_s(lambda: sizes.append(len(page_of(counts.families(100.0)))))
+    times = [_cpu_s(lambda: sizes.append(len(format_page(counts.families(100.0)))))
              for _ in range(rounds)]
     return f"{targets:,}", f"{_median(times) * 1000:.0f}", f"{sizes[0] / 1000:.0f}"

@@ -180,20 +180,20 @@ def _write(files):
 
 def agent(config, root):
     """A sweep for each line of the input; prints the CPU it took, and the most memory so far."""
+    from measure import peak_mib
+
     from iostats.base import config as site
     from iostats.storage import agent as storage_agent
-    names = {}
-    exec(_PEAK, names)
     options = site.load(config, environ={})
-    options["harvest.exports"] = "yes"
-    one = storage_agent.Agent(options, root, "oss1", [("127.0.0.1", options["site.port"])], [],
+    options.harvest.exports = "yes"
+    one = storage_agent.Agent(options, root, "oss1", [("127.0.0.1", options.site.port)], [],
                               sys.exit)
     for _ in sys.stdin:
         began = time.process_time()
-        one.once()
-        print(time.process_time() - began, names["peak"](), flush=True)
+        one.run_once()
+        print(time.process_time() - began, peak_mib(), flush=True)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(HERE))
+    sys.path[:0] = [HERE, os.path.dirname(HERE)]
     {"agent": agent}[sys.argv[1]](*sys.argv[2:])

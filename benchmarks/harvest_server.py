@@ -10,13 +10,11 @@ import argparse
 import binascii
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
 import time
 
-from measure import HERE, BenchmarkError, Table, environment
+from measure import HERE, Table, peak_mib, run_child
 
 _PART = 2000                    # entries in one message, as the agent cuts them
 _OF_AGENT = 100                 # targets of one storage server, where there are many
@@ -47,13 +45,12 @@ def run(quick):
                    "sweep is due every 20 s."])]
 
 
-def child(targets, jobs):
-    """One run: {first_s, all_s, some_s, peak_mib, bytes_each, again_s}."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), str(targets), str(jobs)],
-                          cwd=HERE, env=environment(), capture_output=True, text=True)
-    if done.returncode:
-        raise BenchmarkError(f"{targets} x {jobs}: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+def child(targets, jobs, *address):
+    """
+    One run: {first_s, all_s, some_s, all_elapsed_s, peak_mib, bytes_each, again_s}; `address`: of
+    another store than a new file.
+    """
+    return run_child(__file__, targets, jobs, *address)
 
 
 def _form():
@@ -124,21 +121,22 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="harvest_server.py")
     parser.add_argument("targets", type=int)
     parser.add_argument("jobs", type=int)
+    parser.add_argument("address", nargs="?")
     options = parser.parse_args(arguments)
     sys.path.insert(0, os.path.dirname(HERE))
     from iostats.base import config as site
+    from iostats.harvest import intake as harvest_intake
     from iostats.server.rpc_server import Caller
-    from iostats.site import harvest_intake
-    from iostats.site.store import Store
+    from iostats.store.record_store import Store
     from iostats.wire import jsonrpc
     from iostats.wire.messages import sweep_decoder
 
     config = site.load(environ={})
-    config.take("batch.system", "none", "benchmark")
-    times = []
+    config.set_value("batch.system", "none", "benchmark")
+    times, elapsed = [], []
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         def opened():
-            store = Store(os.path.join(directory, "site.sqlite"))
+            store = Store(options.address or os.path.join(directory, "site.sqlite"))
             return store, harvest_intake.Harvest(store, config, lambda: clock[0])
 
         clock = [_BASE_NS / 1e9]
@@ -149,24 +147,26 @@ def main(arguments=None):
             sweep_decoder.PackedSweep)}
         for number, share in enumerate((1, 1, 0.01)):
             clock[0] = _BASE_NS / 1e9 + number * _EVERY_S
-            used = 0.0
+            used = took = 0.0
             for message, node in _bodies(options.targets, options.jobs, number, share):
                 body = (b'{"jsonrpc":"2.0","id":1,"method":"packed_sweep","params":{"protocol":2,'
                         b'"sweep":"%s"}}' % binascii.b2a_base64(message, newline=False))
-                began = time.process_time()
+                began, at = time.process_time(), time.perf_counter()
                 answer = jsonrpc.dispatch(body, methods, Caller(node, 0))
                 store.commit()
                 used += time.process_time() - began
+                took += time.perf_counter() - at
                 if b'"taken":true' not in answer:
                     raise SystemExit(answer.decode())
-            began = time.process_time()
+            began, at = time.process_time(), time.perf_counter()
             harvest.end_sweep()
             while harvest.checkpoints.step():
                 pass
             times.append(used + time.process_time() - began)
+            elapsed.append(took + time.perf_counter() - at)
             if harvest.sweep is None or len(harvest.sweep.targets) != options.targets:
                 raise SystemExit("the sweep was not complete")
-        after, peak_mib = _rss(), _peak_mib()
+        after, peak = _rss(), peak_mib()
         _check(harvest, options.targets, options.jobs)
         query_mib = _query(harvest)
         store.close()
@@ -177,8 +177,8 @@ def main(arguments=None):
         _check(harvest, options.targets, options.jobs)
         store.close()
     print(json.dumps({
-        "first_s": times[0], "all_s": times[1], "some_s": times[2],
-        "peak_mib": peak_mib, "query_mib": query_mib,
+        "first_s": times[0], "all_s": times[1], "some_s": times[2], "all_elapsed_s": elapsed[1],
+        "peak_mib": peak, "query_mib": query_mib,
         "bytes_each": (after - before) * 1024 / (options.targets * options.jobs),
         "again_s": again_s}))
 
@@ -195,14 +195,10 @@ def _check(harvest, targets, jobs):
 
 def _query(harvest):
     """The peak of memory, MiB, after `query a` of everything."""
-    from iostats.base.cooperative import finished
-    from iostats.site.load_queries import LoadAnswers, QueryParams
-    finished(LoadAnswers().query(harvest, QueryParams(level="a"), None))
-    return _peak_mib()
-
-
-def _peak_mib():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    from iostats.answers.load_queries import LoadAnswers, QueryParams
+    from iostats.base.cooperative import run_to_end
+    run_to_end(LoadAnswers().query(harvest, QueryParams(level="a"), None))
+    return peak_mib()
 
 
 def _rss():

@@ -20,14 +20,14 @@ def run(quick):
     """[Table]: CPU seconds of a page, against a bare interpreter and the report as text."""
     import page_records
 
-    from iostats.report.json_and_csv import as_json
+    from iostats.report.json_and_csv import format_json
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         for kind in ("realistic", "wide"):
             record, _ = getattr(page_records, kind)()
             path, page = f"{directory}/{kind}.json", f"{directory}/{kind}.html"
             with open(path, "w", encoding="utf-8") as file:
-                file.write(as_json(record))
+                file.write(format_json(record))
             commands = {
                 "bare": ["-c", "pass"],
                 "text": ["-m", "iostats", "report", path],

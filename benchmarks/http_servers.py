@@ -23,7 +23,7 @@ async def app(scope, receive, send):
 
 
 def iostats(port):
-    """iostats/server/http.py, on uvloop as in iostats/cli/server.py."""
+    """iostats/server/http_server.py, on uvloop as in iostats/cli/server.py."""
     import uvloop
 
     from iostats.base import config as site

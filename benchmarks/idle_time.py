@@ -29,11 +29,10 @@ _RUN = """\
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 if sys.argv.pop(1) == "without":
-    from iostats.node import prolog_epilog
-    class Nothing:
-        take = is_over = forget = staticmethod(lambda *_, **__: None)
-    prolog_epilog.idle_time = Nothing
-    prolog_epilog._idle = lambda *_: {}
+    from iostats.node import idle_time, prolog_epilog
+    for function in (idle_time.claim, idle_time.is_over, idle_time.delete):
+        setattr(idle_time, function.__name__, lambda *_, **__: None)
+    setattr(prolog_epilog, prolog_epilog._compute_idle.__name__, lambda *_: {})
 from iostats.cli.node import main
 sys.exit(main())
 """

@@ -58,8 +58,8 @@ def _moment(seconds):
 
 
 def _child(jobs):
+    from iostats.jobs.job_runs import JobRuns
     from iostats.schedulers import slurm_list
-    from iostats.site.job_runs import JobRuns
     first, second = _text(jobs, 0), _text(jobs, 1)
     found = {"split": [], "all": [], "part": [], "alone": []}
     for _ in range(5):
@@ -68,19 +68,19 @@ def _child(jobs):
 
         def listed(text, at, runs=runs):
             one = slurm_list.parse_job_list(text)
-            runs.see(one.jobs, one.exclusive, at)
-            runs.cover(at - 300, at)
+            runs.add_list(one.jobs, one.exclusive, at)
+            runs.mark_covered(at - 300, at)
         for name, work in (
                 ("split", lambda: [line.split("|") for line in second.splitlines()]),
                 ("all", lambda listed=listed: listed(first, _AT_S)),
                 ("part", lambda listed=listed: listed(second, _AT_S + 60)),
-                ("alone", lambda runs=runs: [runs.alone(one) for one in [
+                ("alone", lambda runs=runs: [runs.check_alone(one) for one in [
                     one for one in runs.runs.values() if one.ended is not None][:100]])):
             began = time.process_time()
             work()
             found[name].append(time.process_time() - began)
         over = [one for one in runs.runs.values() if one.ended is not None]
-        assert len(over) == jobs // 100 and all(runs.alone(one).how for one in over)
+        assert len(over) == jobs // 100 and all(runs.check_alone(one).how for one in over)
     print(json.dumps(found))
 
 

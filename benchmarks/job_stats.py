@@ -84,16 +84,16 @@ def _value(drawn, name):
 def iostats(path):
     """All of it."""
     from iostats.lustre import job_stats
-    return sum(1 for piece in job_stats.pieces(_chunks(path)) if job_stats.parse(piece))
+    return sum(1 for piece in job_stats.split_entries(_chunks(path)) if job_stats.parse(piece))
 
 
 def sweep(prints, path):
     """What changed since the last sweep."""
     from iostats.lustre import job_stats
     found = 0
-    for piece in job_stats.pieces(_chunks(path)):
+    for piece in job_stats.split_entries(_chunks(path)):
         found += 1
-        if prints.changed(piece):
+        if prints.is_changed(piece):
             job_stats.parse(piece)
     prints.finish()
     return found

@@ -8,14 +8,13 @@ takes it: one read(2) for each line, as of /dev/kmsg (here of a socket that keep
 
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 
-from measure import HERE, REPOSITORY, BenchmarkError, Table, environment, median_ratio
+from measure import HERE, REPOSITORY, BenchmarkError, Table, environment, median_ratio, peak_mib
 
 _KINDS = ("silent", "locks", "reconnecting", "other", "many", "foreign")
 _RATE = 50_000
@@ -126,7 +125,7 @@ def _main(what, kind, lines):
     if what == "ours" and taken < least:
         sys.exit(f"{taken} of {lines} lines are in events")
     print(json.dumps({"cpu_s": cpu_s, "taken": taken,
-                      "memory_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+                      "memory_kib": peak_mib() * 1024}))
 
 
 def _gathered(reading):
@@ -145,11 +144,11 @@ def _gathered(reading):
         counts, is_open = {}, True
         began, looked = time.process_time(), time.monotonic()
 
-        def look():
+        def scan():
             while True:
-                found = gathering.look()
+                found = gathering.scan()
                 counts.update((event.id, event.count) for event in found.events)
-                gathering.told()
+                gathering.acknowledge()
                 if not found.more:
                     return
         while is_open:
@@ -157,10 +156,10 @@ def _gathered(reading):
             gathering.read_log()
             is_open = bool(_peeked(reading))
             if time.monotonic() - looked > 1:           # ten times as often as an agent looks
-                look()
+                scan()
                 looked = time.monotonic()
             time.sleep(0.01)
-        look()
+        scan()
         return time.process_time() - began, sum(counts.values())
 
 

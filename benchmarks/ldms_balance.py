@@ -21,9 +21,9 @@ def run(quick):
 
 
 def _balance(sets, aggregators, rounds):
-    from iostats.ldms.balance import balanced, moved, set_weight
+    from iostats_ldms.balance import assign_items, list_moved, weigh_set
     choose = random.Random(23)
-    weights = {f"node-{n:06}/set": set_weight(choose.choice([392, 1648, 13_696]),
+    weights = {f"node-{n:06}/set": weigh_set(choose.choice([392, 1648, 13_696]),
                                               choose.choice([1e6, 1e7, 6e7])) for n in range(sets)}
     every = {f"agg-{n}": 1.0 for n in range(aggregators)}
     others = {name: part for name, part in every.items() if name != "agg-7"}
@@ -37,12 +37,12 @@ def _balance(sets, aggregators, rounds):
 
     for _ in range(rounds):
         timed("sort", lambda: sorted(weights, key=lambda item: (-weights[item], item)))
-        first = timed("at first", balanced, weights, every, {})
-        without = timed("one failed", balanced, weights, others, first)
-        again = timed("it returned", balanced, weights, every, without)
-        timed("no change", balanced, weights, every, again)
-    counts = {"at first": sets, "one failed": len(moved(first, without)),
-              "it returned": len(moved(without, again)), "no change": 0}
+        first = timed("at first", assign_items, weights, every, {})
+        without = timed("one failed", assign_items, weights, others, first)
+        again = timed("it returned", assign_items, weights, every, without)
+        timed("no change", assign_items, weights, every, again)
+    counts = {"at first": sets, "one failed": len(list_moved(first, without)),
+              "it returned": len(list_moved(without, again)), "no change": 0}
     if sets == 100_000 and max(min(cost[what]) for what in counts) > _LIMIT_S:
         raise BenchmarkError(f"ldms_balance: more than {_LIMIT_S:g} s")
     rows = [[what, f"{min(cost[what]):.3f} s", f"{median_ratio(cost[what], cost['sort']):.1f}",
@@ -61,9 +61,9 @@ def _fleet(samplers, aggregators):
 
     from fleet_desk import described
 
-    from iostats.ldms.control.observed import Observed, ProducerSeen, UpdaterSeen
-    from iostats.ldms.reconcile.fleet import Fleet
-    from iostats.ldms.reconcile.heard import DOWN
+    from iostats_ldms.control.observed import ObservedProducer, ObservedState, ObservedUpdater
+    from iostats_ldms.reconcile.daemon import DOWN
+    from iostats_ldms.reconcile.fleet import Fleet
     made = described(samplers, aggregators)
     fleet, group = Fleet(), made.aggregators[0]
     rows = []
@@ -75,22 +75,24 @@ def _fleet(samplers, aggregators):
 
     timed("a description", lambda: fleet.describe(made), lambda _: len(made.daemons))
     for name in made.daemons:
-        fleet.heard(name, Observed(0, "4.5.3"), 0.0)
-    timed("places of all", lambda: fleet.place(None), lambda found: samplers)
-    stopped = {one.name: ProducerSeen(one.name, "active", one.endpoint.host, one.endpoint.port,
+        fleet.observe(name, ObservedState(0, "4.5.3"), 0.0)
+    timed("places of all", lambda: fleet.place_producers(None), lambda found: samplers)
+    stopped = {one.name: ObservedProducer(one.name, "active", one.endpoint.host, one.endpoint.port,
                                       "sock", one.reconnect_us, "STOPPED")
                for one in group.producers}
-    updater = UpdaterSeen("updtr_0", 1_000_000, 100_000, "pull", False, "RUNNING", tuple(stopped))
+    updater = ObservedUpdater("updtr_0", 1_000_000, 100_000, "pull", False, "RUNNING",
+                              tuple(stopped))
     for name in group.members:
         mine = {one: replace(seen, state="CONNECTED") for one, seen in stopped.items()
                 if fleet.placement["aggs"][one] == name}
-        fleet.heard(name, Observed(1, "4.5.3", producers={**stopped, **mine},
+        fleet.observe(name, ObservedState(1, "4.5.3", producers={**stopped, **mine},
                                    updaters={"updtr_0": updater}), 0.0)
-    timed("commands, nothing to do", lambda: [fleet.steps(name) for name in group.members],
+    timed("commands, nothing to do", lambda: [fleet.plan_commands(name) for name in group.members],
           lambda found: sum(map(len, found)))
-    fleet.lost("agg-1", DOWN, "killed", 1.0)
-    timed("places after a failure", lambda: fleet.place(None), lambda found: len(found[0][1]))
-    timed("commands to the others", lambda: [fleet.steps(name) for name in group.members],
+    fleet.mark_lost("agg-1", DOWN, "killed", 1.0)
+    timed("places after a failure", lambda: fleet.place_producers(None),
+          lambda found: len(found[0][1]))
+    timed("commands to the others", lambda: [fleet.plan_commands(name) for name in group.members],
           lambda found: sum(map(len, found)))
     return Table(f"{samplers:,} samplers, one group of {aggregators} aggregators",
                  ["", "CPU", "of"], rows, ["What the service works out; without sockets."])

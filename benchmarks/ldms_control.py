@@ -56,7 +56,8 @@ def _client(kind, port, commands, connections):
 
 async def serve(kind, port):
     """All connections of one process, for ever."""
-    from iostats.ldms.control.protocol import Authentication, CommandAsked, ServerProtocol
+    from iostats_ldms.control.protocol import Authentication
+    from simldms.control_end import CommandReceived, ServerProtocol
 
     class Daemon(asyncio.Protocol):
         def connection_made(self, transport):
@@ -64,7 +65,7 @@ async def serve(kind, port):
 
         def data_received(self, data):
             for event in self.core.receive(data):
-                if isinstance(event, CommandAsked):
+                if isinstance(event, CommandReceived):
                     self.core.answer(event.number, 0 if event.statement.verb == "cfg_cntr" else 16,
                                      "23" if event.statement.verb == "cfg_cntr"
                                      else "The producer is already running.")
@@ -109,8 +110,8 @@ class BareConnection(asyncio.Protocol):
 
 async def client(kind, port, commands, connections):
     """{what: number}"""
-    from iostats.ldms.control.connection import Connection
-    from iostats.ldms.statements.statement import Statement
+    from iostats_ldms.control.connection import Connection
+    from iostats_ldms.statements.dialect import Statement
 
     async def opened(n):
         host = f"127.0.0.{1 + n // 20000}"

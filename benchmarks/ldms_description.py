@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from measure import HERE, BenchmarkError, Table, environment, median_ratio
+from measure import HERE, BenchmarkError, Table, environment, median_ratio, peak_mib
 
 _TAIL = """\
   - {{names: "agg-[1-64]", hosts: "a-[1-64]", endpoints: [{{names: "agg-[1-64]-e", ports: 10041}}]}}
@@ -86,23 +86,22 @@ def text(count, how):
 
 
 def _child(count, how):
-    import resource
 
     import yaml
 
-    from iostats.ldms.description.convert import as_yaml
-    from iostats.ldms.description.read import description
+    from iostats_ldms.description.convert import to_yaml
+    from iostats_ldms.description.read import read_description
     content = text(count, how)
     found = {"yaml": [], "read": [], "convert": []}
     for _ in range(3 if count < 100_000 else 1):
         before = time.process_time()
-        one, warnings = description(content)
+        one, warnings = read_description(content)
         after = time.process_time()
-        as_yaml(one)
+        to_yaml(one)
         found["convert"].append(time.process_time() - after)
         found["read"].append(after - before)
         assert count + 64 == len(one.daemons) and not warnings
-        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        found["peak_mib"] = peak_mib()
         del one
         before = time.process_time()
         yaml.load(content, Loader=yaml.CSafeLoader)

@@ -115,7 +115,7 @@ def _measured(cluster, directory, ports, processes, lease_s, rounds, idle_s):
 
 def _bare(etcd, news, how, lease_s):
     """Seconds from the end of one who holds a lease until another sees that its key is gone."""
-    from iostats.ldms.instances.lease import RENEWALS
+    from iostats_ldms.membership import RENEWALS
     lease = etcd.grant(lease_s)
     etcd.put(etcd.key("bare", "a"), b"23", lease)
     ends = time.monotonic() + random.uniform(0, lease_s / RENEWALS)

@@ -66,6 +66,38 @@ def cost_of(arguments):
     return Cost(wall_s, used.ru_utime + used.ru_stime)
 
 
+# A new process has the peak of the one that started it (ru_maxrss), so a small one stands between.
+_LAUNCHER = """
+import os, resource, subprocess, sys
+status = subprocess.run(sys.argv[2:], stdout=subprocess.DEVNULL).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+os.write(int(sys.argv[1]), b"%f %d" % (used.ru_utime + used.ru_stime, used.ru_maxrss))
+sys.exit(status)
+"""
+
+
+def measure_process(arguments, given="", cwd=None, env=None):
+    """(CPU seconds, MiB at the peak) of a whole process that reads the text `given`."""
+    reads, writes = os.pipe()
+    with open(reads, encoding="ascii") as file:
+        try:
+            status = subprocess.run(
+                [*BARE_PYTHON, "-c", _LAUNCHER, str(writes), *map(str, arguments)], input=given,
+                text=True, cwd=cwd, env=env or environment(), pass_fds=(writes,)).returncode
+        finally:
+            os.close(writes)
+        if status:
+            raise BenchmarkError(f"{' '.join(map(str, arguments))}: exit status {status}")
+        seconds, peak_kib = file.read().split()
+    return float(seconds), int(peak_kib) / 1024
+
+
+def peak_mib():
+    """The most memory that this process has had."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM"))
+
+
 def cpu_s(process):
     """User and system time of a running Popen so far, in nanoseconds: clock_getcpuclockid(3)."""
     return time.clock_gettime(~process.pid << 3 | 2)
@@ -178,6 +210,16 @@ class Server:
                     self.wait(3)
         self._reader.join(3)
         self._child.stdout.close()
+
+
+def run_child(file, *arguments):
+    """Run a benchmark's file in a process of its own; return the JSON that it prints."""
+    done = subprocess.run([sys.executable, os.path.abspath(file), *map(str, arguments)], cwd=HERE,
+                          env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise BenchmarkError(f"{os.path.basename(file)} {' '.join(map(str, arguments))}: "
+                             f"{done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout)
 
 
 def load(spec, directory, within_s=300):

@@ -8,12 +8,11 @@ before; only the CPU of the monitors counts.
 
 import http.client
 import json
-import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from measure import BenchmarkError, Table, cost_of, environment, free_port, median_ratio
+from measure import Table, cost_of, free_port, measure_process, median_ratio
 
 _AT_ONCE = 1000
 _BEGAN = 1_795_225_200.0
@@ -36,23 +35,11 @@ def run(quick):
             costs[name].append(cost_of(words).cpu_s)
     peers = costs["a minimal monitor"]
     rows = [(name, f"{sorted(found)[len(found) // 2]:.2f}", f"{median_ratio(found, peers):.2f}",
-             f"{_peak_mib(ways[name])}") for name, found in costs.items()]
+             f"{measure_process(ways[name])[1]:.0f}") for name, found in costs.items()]
     for one in servers:
         one.close()
     return [Table(f"A monitor: {count:,} events that a server has", (
         "", "CPU s", "it / minimal", "peak MiB"), rows, ())]
-
-
-def _peak_mib(words):
-    """Of one more run, as the process itself has it."""
-    text = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
-            "stdout=subprocess.DEVNULL); "
-            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)")
-    done = subprocess.run([sys.executable, "-c", text, *words], env=environment(),
-                          stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise BenchmarkError(f"{' '.join(words)}: exit status {done.returncode}")
-    return done.stdout.strip()
 
 
 class _Pages:

@@ -28,10 +28,10 @@ kept = start_files.StartFiles(sys.argv[3], "4711", "node1")
 choices = config.load("/dev/null", {})
 start = snapshot.decode(open(sys.argv[4], "rb").read(), "start")
 found = node_events.NodeEvents(kept, start, sys.argv[2], choices)
-found.look(start.boot_id)
+found.scan(start.boot_id)
 began = resource.getrusage(resource.RUSAGE_SELF)
 for _ in range(10):
-    found.look(start.boot_id)
+    found.scan(start.boot_id)
 ended = resource.getrusage(resource.RUSAGE_SELF)
 print((ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime) / 10)
 """

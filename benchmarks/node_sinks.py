@@ -9,15 +9,13 @@ node_sinks: what each node does, for Ganglia, Prometheus and InfluxDB, of one sw
 
 import asyncio
 import json
-import os
 import resource
 import socket
 import statistics
-import subprocess
 import sys
 import time
 
-from measure import HERE, BenchmarkError, Table, environment, median_ratio
+from measure import Table, median_ratio, peak_mib, run_child
 
 _ROUNDS, _EVERY_S = 3, 10
 
@@ -27,12 +25,7 @@ def run(quick):
     rows, more = [], []
     rounds, every_s = (1, 1) if quick else (_ROUNDS, _EVERY_S)
     for nodes in (100, 300) if quick else (1000, 3000, 10_000, 30_000):
-        done = subprocess.run([sys.executable, os.path.abspath(__file__), str(nodes),
-                               str(rounds), str(every_s)],
-                              cwd=HERE, env=environment(), capture_output=True, text=True)
-        if done.returncode:
-            raise BenchmarkError(f"{nodes} nodes: {done.stderr.strip()[-300:]}")
-        one = json.loads(done.stdout)
+        one = run_child(__file__, nodes, rounds, every_s)
         rows.append((f"{nodes:,}", f"{one['datagrams']:,.0f}", f"{one['sink_s']:.2f}",
                      f"{one['bare_s']:.2f}", f"{one['ratio']:.2f}",
                      f"{one['sink_s'] / nodes * 1e6:.0f}", f"{one['step_s'] * 1000:.1f}",
@@ -53,19 +46,19 @@ def _site(nodes, every_s):
     """(ClientSweep as a function of (slot, number), names)."""
     import numpy
 
-    from iostats.site.clients.rates import ClientRates, ClientSweep
+    from iostats.harvest.clients.rates import ClientRates, ClientSweep
     nids = [f"10.{77 + number // 62_500}.{number // 250 % 250}.{number % 250}@tcp"
             for number in range(nodes)]
     names = {nid: f"node{number}" for number, nid in enumerate(nids)}
 
     class Names:
-        def node_of(self, nid):
+        def find_node(self, nid):
             return names[nid]
 
         def is_known(self, nid):
             return nid in names
 
-        def nids_of(self, node):
+        def list_nids(self, node):
             return [nids[int(node[4:])]]
 
     def sweep(slot, number):
@@ -100,10 +93,10 @@ def child(nodes, rounds, every_s):
     from iostats import sinks
     from iostats.base.config import Config
     from iostats.sinks.ganglia import METRICS, make
-    from iostats.sinks.influxdb.node_lines import NodeLines
-    from iostats.sinks.nodes import NodeCounters, of_sweep
-    from iostats.sinks.prometheus.node_page import node_families
-    from iostats.sinks.prometheus.metrics_server import page_of
+    from iostats.sinks.influxdb.lines import NodeLines
+    from iostats.sinks.nodes import NodeCounters, collect_node_clients
+    from iostats.sinks.prometheus.metrics_server import format_page
+    from iostats.sinks.prometheus.page import make_node_families
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind(("127.0.0.1", 0))
     address = "%s:%d" % receiver.getsockname()
@@ -112,7 +105,7 @@ def child(nodes, rounds, every_s):
     sinks.add_sections(config)
     for key, value in (("send_to", address), ("metrics", " ".join(METRICS)),
                        ("packets_per_second", "1000000")):
-        config.take(f"ganglia.{key}", value, "the benchmark")
+        config.set_value(f"ganglia.{key}", value, "the benchmark")
     slot, sent, steps = 1_795_225_200.0, [], _Steps()
     sink = make(config, print, lambda: slot)
 
@@ -147,9 +140,10 @@ def child(nodes, rounds, every_s):
             bare.send(one)
         theirs.append(_cpu_s() - began)
     sink.close()
-    page_s, lines_s, pages, points = _others(nodes, made, names, NodeCounters, NodeLines, of_sweep,
-                                             lambda rows: page_of(node_families(rows)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    page_s, lines_s, pages, points = _others(nodes, made, names, NodeCounters, NodeLines,
+                                             collect_node_clients,
+                                             lambda rows: format_page(make_node_families(rows)))
+    peak = peak_mib()
     print(json.dumps({
         "datagrams": statistics.median(counts), "sink_s": statistics.median(ours),
         "bare_s": statistics.median(theirs), "ratio": median_ratio(ours, theirs),
@@ -157,15 +151,15 @@ def child(nodes, rounds, every_s):
         "page_bytes": pages, "lines_s": lines_s, "lines": points}))
 
 
-def _others(nodes, made, names, counters, lines, of_sweep, page_of):
+def _others(nodes, made, names, counters, lines, collect_node_clients, page_of):
     """(CPU s of a page, of points, bytes, points) of the second of two sweeps."""
     pages, points = counters(nodes, False), lines(nodes)
     for number in (1, 2):
         sweep, found = made(1_795_225_200.0 + number * 20.0, number), {}
-        for _ in of_sweep(sweep, names, found):
+        for _ in collect_node_clients(sweep, names, found):
             pass
         began = _cpu_s()
-        page = page_of(pages.take(found))
+        page = page_of(pages.add(found))
         page_s, began = _cpu_s() - began, _cpu_s()
         count = len(list(points.lines(sweep.slot, sweep.every_s, found, [])))
         lines_s = _cpu_s() - began

@@ -1,5 +1,5 @@
 """
-Figure: questions by node to the site's server: CPU, and how long it does nothing else meanwhile.
+Figure: queries by node to the site's server: CPU, and how long each one blocks the server.
 
 Each row is a process of its own: a real Harvest that has heard three storage servers of N clients,
 and the job_stats of as many jobs on four targets; and questions that are answered in steps, as the
@@ -10,13 +10,12 @@ import argparse
 import binascii
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 
 import harvest_server
-from measure import HERE, BenchmarkError, Table, environment
+from measure import HERE, Table, run_child
 
 _BASE_S, _EVERY_S = 1_795_225_200, 20
 # The first one has the targets of the job_stats (harvest_server.py) as well, since a storage server
@@ -46,16 +45,12 @@ def run(quick):
 
 def child(nodes, sweeps):
     """One run: {question: {cpu_s, longest_s, rows}}."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), str(nodes), str(sweeps)],
-                          cwd=HERE, env=environment(), capture_output=True, text=True)
-    if done.returncode:
-        raise BenchmarkError(f"{nodes} nodes: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+    return run_child(__file__, nodes, sweeps)
 
 
 def _messages(nids, number, totals, full):
     """(message, storage server) of one sweep."""
-    from iostats.wire.messages.clients_encoder import MAGIC, block_head, packed_clients
+    from iostats.wire.messages.clients_encoder import MAGIC, encode_clients, make_block_head
     from iostats.wire.messages.sweep_encoder import SweepMessages
     slot = _BASE_S + number * _EVERY_S
     for node, kind in _SERVERS:
@@ -64,7 +59,8 @@ def _messages(nids, number, totals, full):
         mine, restarted = totals[node], number >= 0 and node == _SERVERS[0][0]
         chain = (node, "1" * 16) if restarted else (f"{node} clients", "2" * 16)
         head = {"node": node, "boot_id": "b" * 32, "run": chain[1], "slot": slot,
-                "every": _EVERY_S, "full": full or (restarted and number == 0)}
+                "every": _EVERY_S, "full": full or (restarted and number == 0),
+                "read_ahead_s": 0.0}
         some = nids if head["full"] else busy
         for nid in busy:
             row = mine[nid]
@@ -74,7 +70,7 @@ def _messages(nids, number, totals, full):
         parts = SweepMessages(made.append, lambda head=head, name=chain[0]: {
             **head, "seq": harvest_server._next_seq(name)}, 1 << 20, MAGIC)
         columns = [[mine[nid][place] for nid in some] for place in range(5)]
-        for block, is_last in packed_clients(block_head(
+        for block, is_last in encode_clients(make_block_head(
                 "scratch", kind, "e" * 16, slot + 0.25, slot + 0.5, len(nids),
                 [f"{kind}00f{node[-1]}"]), some, columns, 1 << 20):
             parts.add_packed(block, is_last)
@@ -89,17 +85,18 @@ def main(arguments=None):
     parser.add_argument("sweeps", type=int)
     options = parser.parse_args(arguments)
     sys.path.insert(0, os.path.dirname(HERE))
+    from iostats.answers.load_queries import LoadAnswers, LoadParams, QueryParams
+    from iostats.answers.node_queries import MOST_ROWS, NodeAnswers, NodesParams
     from iostats.base import config as site
+    from iostats.harvest import intake as harvest_intake
+    from iostats.harvest.events.reported_lnet import ShortPeers
     from iostats.server.rpc_server import Caller
-    from iostats.site import harvest_intake
-    from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
-    from iostats.site.node_queries import MOST_ROWS, NodeAnswers, NodesParams
-    from iostats.site.store import Store
+    from iostats.store.record_store import Store
     from iostats.wire import jsonrpc
-    from iostats.wire.messages import clients_decoder, sweep_decoder
+    from iostats.wire.messages import clients, sweep_decoder
 
     config = site.load(environ={})
-    config.take("batch.system", "none", "benchmark")
+    config.set_value("batch.system", "none", "benchmark")
     clock = [float(_BASE_S)]
     nids = [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}@o2ib" for n in range(options.nodes)]
     totals = {node: {nid: [0] * 5 for nid in nids} for node, _ in _SERVERS}
@@ -111,7 +108,7 @@ def main(arguments=None):
             "packed_sweep": jsonrpc.Method(lambda message, who: harvest_intake.answer_to(
                 harvest, message, who), sweep_decoder.PackedSweep),
             "packed_clients": jsonrpc.Method(lambda message, who: harvest_intake.answer_to(
-                harvest, message, who, clients_decoder.decoded_clients),
+                harvest, message, who, clients.decode_clients),
                 sweep_decoder.PackedSweep)}
 
         def taken(method, message, node):
@@ -131,19 +128,19 @@ def main(arguments=None):
                 taken(b"packed_clients", message, node)
             harvest.end_sweep()
         since = float(_BASE_S + (1 - options.sweeps) * _EVERY_S)
-        asked, by = LoadAnswers(), NodeAnswers()
+        asked, by, no_peers = LoadAnswers(), NodeAnswers(), ShortPeers([])
         for name, question in (("by job", LoadParams(count=_ROWS)),
                                ("by node", LoadParams("node", count=_ROWS))):
             _cost(asked.load(harvest, question, None), "rows")
             found[name] = _cost(asked.load(harvest, question, None), "rows")
         found["query f"] = _cost(asked.query(harvest, QueryParams("f", count=_ROWS), None), "rows")
         found["nodes"] = _cost(by.answer(harvest.clients, NodesParams(
-            since, count=MOST_ROWS, sort="write_bytes", descending=True), None), "nodes")
+            since, count=MOST_ROWS, sort="write_bytes", descending=True), None, no_peers), "nodes")
         found["nodes, next part"] = _cost(by.answer(harvest.clients, NodesParams(
             since, clock[0], count=MOST_ROWS, sort="write_bytes", descending=True,
-            after=min(MOST_ROWS, options.nodes)), None), "nodes")
+            after=min(MOST_ROWS, options.nodes)), None, no_peers), "nodes")
         found["nodes, one of them"] = _cost(NodeAnswers().answer(harvest.clients, NodesParams(
-            since, nodes=[nids[23]]), None), "nodes")
+            since, nodes=[nids[23]]), None, no_peers), "nodes")
         for name, most in (("by job", _ROWS), ("by node", _ROWS), ("nodes", MOST_ROWS)):
             if found[name]["rows"] != min(most, options.nodes):
                 raise SystemExit(f"{name}: {found[name]['rows']} rows of {options.nodes}")
@@ -168,8 +165,10 @@ def _cost(work, rows):
 
 def _check(by, harvest, sweeps, question):
     """What one node has written is what it was said to have."""
-    from iostats.base.cooperative import finished
-    [row] = finished(by.answer(harvest.clients, question, None))["nodes"]
+    from iostats.base.cooperative import run_to_end
+    from iostats.harvest.events.reported_lnet import ShortPeers
+    [row] = run_to_end(by.answer(harvest.clients, question, None, ShortPeers([])))[
+        "nodes"]
     times = 1 + sum(23 % _SHARE == number % _SHARE for number in range(2 - sweeps, _LAST))
     if (row["write_bytes"], row["mdt_operations"], row["lower_bound"]) != (
             2 * times * 53_007, times * 61, False):

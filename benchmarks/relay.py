@@ -13,12 +13,19 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
-from measure import HERE, SERVER, BenchmarkError, Server, Table, environment, free_port
+from measure import (
+    HERE,
+    SERVER,
+    Server,
+    Table,
+    free_port,
+    peak_mib,
+    run_child,
+)
 
 _BASE_S, _EVERY_S = 1_795_225_200, 20
 _CLUSTERS = {"xe": "o2ib2", "vu": "o2ib3", "dcc": "tcp102"}
@@ -45,16 +52,12 @@ def run(quick):
 
 def child(servers, clients):
     """One run; its figures."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), str(servers), str(clients)],
-                          cwd=HERE, env=environment(), capture_output=True, text=True)
-    if done.returncode:
-        raise BenchmarkError(f"{servers} x {clients}: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+    return run_child(__file__, servers, clients)
 
 
 def _message(server, seq, nids, amounts, number):
     """The messages of one storage server's sweep: the clients of `number`, 0 for all."""
-    from iostats.wire.messages.clients_encoder import MAGIC, block_head, packed_clients
+    from iostats.wire.messages.clients_encoder import MAGIC, encode_clients, make_block_head
     from iostats.wire.messages.sweep_encoder import SweepMessages
     slot, made = _BASE_S + number * _EVERY_S, []
     some = nids[number % _SHARE::_SHARE] if number else nids
@@ -65,7 +68,7 @@ def _message(server, seq, nids, amounts, number):
     chance = random.Random(f"{server} {number}")
     columns = [[(one << 20) * (number + 1) + chance.randrange(1 << 20) for _ in some]
                for one in amounts]
-    for block, is_last in packed_clients(block_head(
+    for block, is_last in encode_clients(make_block_head(
             "gdata", "OST", "e" * 16, slot + 0.25, slot + 0.5, len(nids), [f"OST{server[3:]}"]),
             some, columns, 1 << 20):
         parts.add_packed(block, is_last)
@@ -104,13 +107,12 @@ def main(arguments=None):
 
 def _measured(options, directory, stack):
     """The figures of one run."""
-    import resource
     sys.path.insert(0, os.path.dirname(HERE))
     from iostats.base import config as site
-    from iostats.site import harvest_intake
-    from iostats.site.relay.outgoing import Relays
-    from iostats.site.store import Store
-    from iostats.wire.messages import clients_decoder
+    from iostats.harvest import intake as harvest_intake
+    from iostats.harvest.relay.outgoing import Relays
+    from iostats.store.record_store import Store
+    from iostats.wire.messages import clients as messages_clients
     from iostats.wire.messages.sweep_decoder import PackedSweep
 
     config = site.load(os.devnull, environ={})
@@ -118,7 +120,7 @@ def _measured(options, directory, stack):
     for name, text in (("batch.system", "none"), ("site.relay_name", "alkindi"),
                        ("site.relay_secrets", f"{directory}/relay"),
                        ("site.relay_spool_dir", f"{directory}/spool")):
-        config.take(name, text, "benchmark")
+        config.set_value(name, text, "benchmark")
     for name, lnet in _CLUSTERS.items():
         config.free["relay"][lnet] = f"127.0.0.1:{ports[name]} {name}"
         config.origin[f"relay.{lnet}"] = "benchmark"
@@ -142,8 +144,8 @@ def _measured(options, directory, stack):
                                     number):
                 seqs[server] += 1
                 began = time.process_time()
-                taken = clients_decoder.decoded_clients(PackedSweep(2, message), 1 << 28)
-                answer = harvest.take(taken, server)
+                taken = messages_clients.decode_clients(PackedSweep(2, message), 1 << 28)
+                answer = harvest.receive(taken, server)
                 store.commit()
                 found["take"] += time.process_time() - began
                 if not answer["taken"]:
@@ -152,7 +154,7 @@ def _measured(options, directory, stack):
                 delivery = one._delivery
                 delivery.retry_at = time.monotonic() + 1000     # kept first, and sent together
                 began = time.process_time()
-                one.turn(0.0)
+                one.store_and_send(0.0)
                 found["keep"] += time.process_time() - began
         for one in told.destinations:
             delivery = one._delivery
@@ -161,7 +163,7 @@ def _measured(options, directory, stack):
             delivery.retry_at = 0.0
             began = time.process_time()
             while len(delivery.spool):
-                one.turn(0.0)
+                one.store_and_send(0.0)
                 if delivery.refused or delivery.retry_at:
                     raise SystemExit(f"not sent: {delivery.refused}")
             found["send"] += time.process_time() - began
@@ -173,7 +175,7 @@ def _measured(options, directory, stack):
     store.close()
     return {"take_s": best["take"], "keep_s": best["keep"], "send_s": best["send"],
             "kib": best["bytes"] / 1024, "all_s": first["keep"] + first["send"],
-            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+            "peak_mib": peak_mib()}
 
 
 if __name__ == "__main__":

@@ -51,12 +51,12 @@ def _whole(rounds):
     """The Table of whole processes."""
     import page_records
 
-    from iostats.report.json_and_csv import as_json
+    from iostats.report.json_and_csv import format_json
     record, _ = page_records.realistic()
     with tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/record.json"
         with open(path, "w", encoding="utf-8") as file:
-            file.write(as_json(record))
+            file.write(format_json(record))
         found = {"bare": [], "default": [], "long": []}
         report = [sys.executable, "-m", "iostats", "report", path]
         for _ in range(rounds):
@@ -89,12 +89,12 @@ def _child(nodes, osts, rounds):
         return Record.of(msgspec.json.decode(texts[at]))
 
     def shown(long):
-        return job_tables.text(job_tables.labelled(decoded(), config), config,
-                               BLOCKS if long else GRID, long, False, screen)
+        return job_tables.format_report(job_tables.add_labels(decoded(), config), config,
+                                        BLOCKS if long else GRID, long, False, screen)
 
     def compared():
-        sides = [numbers.numbers_of(decoded(at), name) for at, name in enumerate("AB")]
-        return diff_text.as_text(changes.compared(*sides), "binary", screen, True)
+        sides = [numbers.read_numbers(decoded(at), name) for at, name in enumerate("AB")]
+        return diff_text.format_comparison(changes.compare_jobs(*sides), "binary", screen, True)
 
     work = {"decoded": decoded, "default": lambda: shown(False), "long": lambda: shown(True),
             "diff": compared}

@@ -5,6 +5,7 @@ resets: the correction of one sweep of a whole site for counter resets: 200 targ
     all: every entry has changed; 1 %: one in a hundred has
 """
 
+import os
 import resource
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def run(quick):
 
 def _blocks(target, ids, sweep, release):
     """One target's blocks of a sweep in which all these ids have changed."""
-    from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn
+    from sweep_blocks import Block, Column
     read_at = _READ_AT_S + sweep * _EVERY_S
     for at in range(0, len(ids), _ROWS):
         part = ids[at:at + _ROWS]
@@ -58,10 +59,10 @@ def _blocks(target, ids, sweep, release):
             extra = [low, high, sums, [2**24 * one for one in samples]]
             if release == "2.12":
                 extra = extra[:3] + [None] if name.endswith("_bytes") else [None] * 4
-            counters[name] = JsonColumn("bytes" if name.endswith("_bytes") else "usecs", rows,
+            counters[name] = Column("bytes" if name.endswith("_bytes") else "usecs", rows,
                                     samples, *extra)
         started = (_READ_AT_S - 41) * _NS if release == "2.16" else 0
-        yield JsonBlock(file_system="scratch", target=target, read_at=float(read_at),
+        yield Block(file_system="scratch", target=target, read_at=float(read_at),
                     ended=at + _ROWS >= len(ids), cleanup_s=600, ids=part,
                     started=[started] * len(part), seen=[(read_at - 1) * _NS] * len(part),
                     counters=counters)
@@ -73,8 +74,8 @@ def _resident():
 
 
 def _main(release, targets, jobs):
-    from iostats.site.resets.job_ids import JobIds
-    from iostats.site.resets.target import CorrectedTarget
+    from iostats.harvest.resets.job_ids import JobIds
+    from iostats.harvest.resets.target import CorrectedTarget
     job_ids = JobIds()
     everyone = [CorrectedTarget(job_ids, "scratch", f"OST{at:04x}") for at in range(targets)]
     ids = [str(4_711_000 + at) for at in range(jobs)]
@@ -86,7 +87,7 @@ def _main(release, targets, jobs):
         for target in everyone:
             began = time.process_time()
             for block in blocks:
-                target.take(block, "oss1", "boot", number == 0)
+                target.add_block(block, "oss1", "boot", number == 0)
             used_s += time.process_time() - began
         return used_s
 
@@ -111,4 +112,5 @@ def _main(release, targets, jobs):
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests"))
     _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

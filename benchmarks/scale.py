@@ -10,14 +10,22 @@ error, not a slow run.  Everything is on the loopback, and each row is a process
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
 import server as figure_3
-from measure import HERE, SERVER, BenchmarkError, Server, Table, environment, free_port, load
+from measure import (
+    HERE,
+    SERVER,
+    BenchmarkError,
+    Server,
+    Table,
+    free_port,
+    load,
+    run_child,
+)
 
 _NODES_EACH = 4                 # of each job
 _AT_ONCE = 512                  # connections of the site's nodes
@@ -65,10 +73,10 @@ def jobs_at_once(directory, message, jobs):
     So many jobs end at the same moment, each with four nodes, on one site's server.
 
     {reports_s, records_s: seconds from the first connection to the last answer, and until every
-    job's record is there; cpu_s, memory_bytes; hello_s: sorted seconds of a `hello` meanwhile}
+    job's record is there; cpu_s, memory_bytes; hello_s: sorted seconds of a concurrent `hello`}
     """
     from iostats.base import config as site
-    from iostats.wire import protocol, secret
+    from iostats.wire import auth, protocol
     with tempfile.TemporaryDirectory(prefix="site-", dir=directory) as own:
         port, path = free_port(), os.path.join(own, "site.cfg")
         with open(path, "w", encoding="utf-8") as file:
@@ -77,7 +85,7 @@ def jobs_at_once(directory, message, jobs):
         with Server([sys.executable, SERVER, "--site", "--quiet", "--listen", "127.0.0.1",
                      "--config", path], port) as process:
             config = site.load(path, {})
-            key = protocol.key_of(secret.load(config["site.secret"]), protocol.SITE).hex()
+            key = protocol.derive_key(auth.load(config.site.secret), protocol.SITE).hex()
             with _Hellos(port) as hellos:
                 said = load({"port": port, "key": key, "kind": "report", "jobs": jobs,
                              "nodes": jobs * _NODES_EACH, "at_once": _AT_ONCE,
@@ -159,18 +167,14 @@ def _jobs_table(runs):
                   "99 of 100", "slowest"], rows,
                  ["reports: until the last node is answered; records: until every job's record is "
                   "there; both from the first connection",
-                  f"at most {_AT_ONCE} nodes at once; hello: that of one more node meanwhile"])
+                  f"at most {_AT_ONCE} nodes at once; hello: that of one more node then"])
 
 
 # -- targets -----------------------------------------------------------------------------------
 
 def wide_job(targets):
     """A job of four nodes on so many OSTs; what _wide_child prints."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "targets", str(targets)],
-                          cwd=HERE, env=environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BenchmarkError(f"{targets} targets: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+    return run_child(__file__, "targets", targets)
 
 
 def _wide_child(targets):
@@ -179,13 +183,13 @@ def _wide_child(targets):
 
     from iostats.base import config as site
     from iostats.report import job_tables
-    from iostats.server.job_server import JobServer, totals_options
+    from iostats.server.job_server import JobServer, make_totals_options
     from iostats.totals.job_totals import Totals
     from iostats.wire import auth, protocol
     config = site.load(os.devnull, {})
-    totals = Totals("4711", _NODES_EACH, **totals_options(config))
+    totals = Totals("4711", _NODES_EACH, **make_totals_options(config))
     job = JobServer(totals, [auth.Secret("4711", b"secret")], config)
-    key, add_s = protocol.key_of(b"secret", "4711"), 0.0
+    key, add_s = protocol.derive_key(b"secret", "4711"), 0.0
     values = {"read_bytes": 41_003, "write_bytes": 53_007, "read_rpcs": 23, "write_rpcs": 37,
               "req_waittime_us": 1009, "req_active": 61}
     deltas = [{"source": "osc", "file_system": f"fs{number // 2000}", "values": values,
@@ -208,7 +212,7 @@ def _wide_child(targets):
     record_s = time.process_time() - began
     record = msgspec.json.decode(encoded)
     began = time.process_time()
-    text = job_tables.text(job_tables.labelled(record, config), config, "grid", True)
+    text = job_tables.format_report(job_tables.add_labels(record, config), config, "grid", True)
     text_s = time.process_time() - began
     written = sum(fs["network"]["write_bytes"] for fs in record["file_systems"])
     known = sum(len(fs["targets"]) for fs in record["file_systems"])

@@ -38,8 +38,8 @@ def report_of(directory):
     for name, work in (("before", 23), ("after", 37)):
         root = os.path.join(directory, name)
         tree.make(root, FILE_SYSTEMS, work)
-        snapshots.append(this_node.snapshot(root, config, known, _JOB, "@", "@"))
-    return measurement.report(snapshots, known, root, config)
+        snapshots.append(this_node.take_snapshot(root, config, known, _JOB, "@", "@"))
+    return measurement.report(snapshots, known, root)
 
 
 def _runs(directory, message, nodes, rounds):
@@ -56,14 +56,14 @@ def _runs(directory, message, nodes, rounds):
 
 def one_run(name, directory, message, nodes, at_once=_AT_ONCE):
     """{nodes_per_s, memory_bytes, cpu_s, load_share, table_s} of a server's whole life."""
-    from iostats.base.units import count_text
+    from iostats.base.units import format_count
     from iostats.wire import protocol
     port, secret = free_port(), os.path.join(directory, "secret")
     with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w",
               encoding="ascii") as file:
         file.write(os.urandom(32).hex())
     with open(secret, "rb") as file:
-        key = protocol.key_of(file.read(), _JOB).hex()
+        key = protocol.derive_key(file.read(), _JOB).hex()
     common = ["--job", _JOB, "--nodes", str(nodes), "--secret", secret]
     if name == "iostats":
         command = [sys.executable, SERVER, *common, "--quiet", "--deadline", "3600",
@@ -77,7 +77,7 @@ def one_run(name, directory, message, nodes, at_once=_AT_ONCE):
         said = load({"port": port, "key": key, "kind": kind, "nodes": nodes,
                      "at_once": at_once, "report": {**message, "ended": time.time()}}, directory)
         memory_bytes, cpu_s = server.wait()
-        if f": {count_text(nodes, 'node')}, ".encode() not in server.output:     # all of them
+        if f": {format_count(nodes, 'node')}, ".encode() not in server.output:     # all of them
             raise BenchmarkError(f"{name}: {server.output[:200]!r}")
         return {"nodes_per_s": nodes / said["seconds"], "memory_bytes": memory_bytes,
                 "cpu_s": cpu_s, "load_share": said["cpu_s"] / said["seconds"],

@@ -19,12 +19,11 @@ import json
 import os
 import pickle
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 
-from measure import HERE, BenchmarkError, Table, environment
+from measure import HERE, Table, run_child
 
 _TARGETS = 12                   # of a storage server
 _EVERY_S = 60
@@ -68,12 +67,7 @@ def run(quick):
 
 def child(kind, servers, clients):
     """One run; its figures."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), kind, str(servers),
-                           str(clients)], cwd=HERE, env=environment(), capture_output=True,
-                          text=True)
-    if done.returncode:
-        raise BenchmarkError(f"{kind}, {servers} x {clients}: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+    return run_child(__file__, kind, servers, clients)
 
 
 def nid(client):
@@ -94,7 +88,7 @@ def has_news(client, number):
 
 def _bodies(servers, clients, number, has):
     """(message, node) of one sweep, as agents pack them."""
-    from iostats.wire.messages.clients_encoder import MAGIC, block_head, packed_clients
+    from iostats.wire.messages.clients_encoder import MAGIC, encode_clients, make_block_head
     from iostats.wire.messages.sweep_encoder import SweepMessages
     slot = _BEGAN + number * _EVERY_S
     some = [client for client in range(clients) if has(client, number)]
@@ -108,9 +102,9 @@ def _bodies(servers, clients, number, has):
             "node": node, "boot_id": "b" * 32, "run": "1" * 16, "seq": _next_seq(node),
             "full": number == 0, "slot": slot, "every": _EVERY_S, "read_ahead_s": 0.0}, 1 << 20,
             MAGIC)
-        head = block_head("scratch", "OST", "e" * 16, slot + 0.1, slot + 3.1, clients,
-                          [f"OST{server * _TARGETS + one:04x}" for one in range(_TARGETS)])
-        for block, ended in packed_clients(head, nids, columns, 1 << 20):
+        head = make_block_head("scratch", "OST", "e" * 16, slot + 0.1, slot + 3.1, clients,
+                               [f"OST{server * _TARGETS + one:04x}" for one in range(_TARGETS)])
+        for block, ended in encode_clients(head, nids, columns, 1 << 20):
             parts.add_packed(block, ended)
         parts.end()
         yield from ((message, node) for message in made)
@@ -128,15 +122,16 @@ def ours(servers, clients):
     """Our figures."""
     sys.path.insert(0, os.path.dirname(HERE))
     from iostats.base import config as site
-    from iostats.base.cooperative import finished
+    from iostats.base.cooperative import run_to_end
+    from iostats.harvest import intake as harvest_intake
     from iostats.server.rpc_server import Caller
-    from iostats.site import harvest_intake
-    from iostats.site.store import Store
+    from iostats.store.record_store import Store
     from iostats.wire import jsonrpc
-    from iostats.wire.messages import clients_decoder, sweep_decoder
+    from iostats.wire.messages import clients as messages_clients
+    from iostats.wire.messages import sweep_decoder
 
     config = site.load(environ={})
-    config.take("batch.system", "none", "benchmark")
+    config.set_value("batch.system", "none", "benchmark")
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         def opened():
             store = Store(os.path.join(directory, "site.sqlite"))
@@ -146,7 +141,7 @@ def ours(servers, clients):
         store, harvest = opened()
         methods = {"packed_clients": jsonrpc.Method(
             lambda message, who: harvest_intake.answer_to(
-                harvest, message, who, clients_decoder.decoded_clients),
+                harvest, message, who, messages_clients.decode_clients),
             sweep_decoder.PackedSweep)}
         for number, has in enumerate([lambda client, number: True, *[has_news] * _SWEEPS,
                                       lambda client, number: True]):
@@ -168,7 +163,7 @@ def ours(servers, clients):
             times.append(used + time.process_time() - began)
         peak_mib = _peak_mib()
         rows = store.rows("SELECT length(body) FROM client_gains ORDER BY id")
-        found = finished(harvest.clients.between(_BEGAN, clock[0] + _EVERY_S))
+        found = run_to_end(harvest.clients.between(_BEGAN, clock[0] + _EVERY_S))
         for client in range(0, clients, 997):
             expected = [servers * one for one in amounts(client, _times[client])]
             if found["scratch", nid(client)].high[:5] != expected:
@@ -179,7 +174,7 @@ def ours(servers, clients):
                      "SELECT file_system, since, until, made, merged, body FROM client_gains "
                      "WHERE id BETWEEN 2 AND ?", (_SWEEPS + 1,))
         began = time.process_time()
-        finished(harvest.clients.between(_BEGAN, clock[0] + _EVERY_S))
+        run_to_end(harvest.clients.between(_BEGAN, clock[0] + _EVERY_S))
         day_s = time.process_time() - began
         store.close()
         began = time.process_time()

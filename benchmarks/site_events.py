@@ -26,12 +26,12 @@ import time
 from measure import (
     HERE,
     SERVER,
-    BenchmarkError,
     Server,
     Table,
     environment,
     free_port,
     median_ratio,
+    run_child,
 )
 
 _AT_ONCE = 1_000                # events in a message
@@ -72,23 +72,19 @@ def run(quick):
 
 def child(kind, size):
     """One run; its figures."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), kind, str(size)], cwd=HERE,
-                          env=environment(), capture_output=True, text=True)
-    if done.returncode:
-        raise BenchmarkError(f"{kind}, {size}: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+    return run_child(__file__, kind, size)
 
 
 def events(first, count, dice, at):
     """[Event] that storage server's agents tell, in the mixture of a bad day."""
-    from iostats.events.event import made
+    from iostats.events.event import make_event
     found = []
     for number in range(first, first + count):
         server = number % 40
         kind = _KINDS[dice.randrange(len(_KINDS))]
         target = f"fs{server % 4}-OST{number % 97:04x}"
         client = f"10.9.{dice.randrange(40)}.{dice.randrange(250)}@o2ib3"
-        found.append(made(
+        found.append(make_event(
             "b" * 32, f"oss{server}", (kind, str(number)), kind, at + number / _A_SECOND,
             file_system=f"fs{server % 4}", target=target, clients=[client],
             message=f"{target}: haven't heard from client 5a3e3a1e-5d2f-4b0c-9d1e-{number:012x} "
@@ -99,10 +95,10 @@ def events(first, count, dice, at):
 def message(some, node):
     """The params of packed_events, for these of one storage server."""
     from iostats.events.event import as_json
-    from iostats.wire.messages.events_encoder import packed_events
+    from iostats.wire.messages.events_encoder import encode_events
     head = {"node": node, "boot_id": "b" * 32, "seq": 1, "made": some[0].time, "ahead_s": 0.0,
             "every": 10}
-    [(packed, _)] = packed_events(head, [as_json(one) for one in some], {
+    [(packed, _)] = encode_events(head, [as_json(one) for one in some], {
         "health": "healthy", "targets": {"fs0-OST0000": {"state": "up", "clients": 37}}})
     return packed
 
@@ -111,15 +107,15 @@ def message(some, node):
 
 def _iostats(size, directory):
     from iostats.base import config as site
-    from iostats.site.clients.node_names import NodeNames
-    from iostats.site.events.intake import SiteEvents
-    from iostats.site.events.questions import EventsParams
-    from iostats.site.store import Store
-    from iostats.wire.messages.events_decoder import decoded_events
+    from iostats.harvest.clients.node_names import NodeNames
+    from iostats.harvest.events.event_filter import EventsParams
+    from iostats.harvest.events.intake import SiteEvents
+    from iostats.store.record_store import Store
+    from iostats.wire.messages.events import decode_events
     from iostats.wire.messages.sweep_decoder import PackedSweep
 
     config, dice = site.load(environ={}), random.Random(23)
-    config.take("events.keep_count", str(size), "benchmark")
+    config.set_value("events.keep_count", str(size), "benchmark")
     clock = [_BEGAN + 10 * size / _A_SECOND]
     path = os.path.join(directory, "site.sqlite")
 
@@ -132,7 +128,7 @@ def _iostats(size, directory):
 
     def take(packed, node):
         began = time.process_time()
-        steps = taking.take(decoded_events(PackedSweep(1, packed, 0.0), 64 << 20), node)
+        steps = taking.receive(decode_events(PackedSweep(1, packed, 0.0), 64 << 20), node)
         for _ in steps:
             took_ms.append((time.process_time() - began) * 1e3)
             began = time.process_time()
@@ -167,9 +163,9 @@ def _iostats(size, directory):
                       ("what came since the last question", {"after": taking._store.last - 500}),
                       ("1,000 nodes, ever", {"nodes": [
                           f"10.9.{n % 40}.{n // 40}@o2ib3" for n in range(1000)]})):
-        answers = taking.ask(EventsParams(**{"limit": 5000, **ask}), True, None)
+        answers = taking.query(EventsParams(**{"limit": 5000, **ask}), True, None)
         questions.append((name, *_cost_of_steps(answers, lambda answer: len(answer["events"]))))
-    job = taking.of_job_in_steps([node], ["fs0"], last - 3600, last)
+    job = taking.find_events_in_steps([node], ["fs0"], last - 3600, last)
     questions.append(("what happened to a job of an hour", *_cost_of_steps(
         job, lambda found: len(found.events) + found.more)))
     store.close()
@@ -309,7 +305,7 @@ def _sender(directory, config, port):
     from iostats.base import config as site_cfg
     from iostats.wire import auth, client, protocol
     choices = site_cfg.load(config, {})
-    signs = auth.client_credentials(choices, protocol.SITE, choices["site.secret"])
+    signs = auth.load_client_credentials(choices, protocol.SITE, choices.site.secret)
     plain, numbers = report_of(directory), iter(range(1 << 60))
 
     def send():
@@ -358,7 +354,7 @@ def _flood(config, port):
     from iostats.base import config as site_cfg
     from iostats.wire import auth, client, protocol
     choices, dice = site_cfg.load(config, {}), random.Random(37)
-    signs = auth.client_credentials(choices, protocol.SITE, choices["site.secret"])
+    signs = auth.load_client_credentials(choices, protocol.SITE, choices.site.secret)
     made = [(packed, node) for packed, node in _messages(400_000, dice)]
     print("ready", flush=True)
     state = {"goes": False, "told": 0, "at": 0}

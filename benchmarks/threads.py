@@ -17,11 +17,11 @@ import threading
 import time
 
 from iostats.base import config as site
-from iostats.base.units import count_text
+from iostats.base.units import format_count
 from iostats.report import job_tables
-from iostats.server.job_server import JobServer, totals_options
+from iostats.server.job_server import JobServer, make_totals_options
 from iostats.totals.job_totals import Totals
-from iostats.wire import auth, secret
+from iostats.wire import auth
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -89,15 +89,15 @@ def main():
     options = parser.parse_args()
 
     config = site.load("/dev/null")
-    totals = Totals(options.job, int(options.nodes), **totals_options(config))
-    job = JobServer(totals, [auth.Secret(options.job, secret.load(options.secret))], config)
+    totals = Totals(options.job, int(options.nodes), **make_totals_options(config))
+    job = JobServer(totals, [auth.Secret(options.job, auth.load(options.secret))], config)
     plain = _Plain(options.job) if options.plain else None
     lock, complete = threading.Lock(), threading.Event()
 
     def answer_to(body, authorization):
         with lock:
             answer = (plain or job).answer(body, authorization)
-            if totals.all_heard or (plain and len(plain.nodes) == int(options.nodes)):
+            if totals.all_reported or (plain and len(plain.nodes) == int(options.nodes)):
                 complete.set()
         return answer
 
@@ -105,11 +105,12 @@ def main():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     complete.wait()
     if plain:
-        print(f"Job {options.job}: {count_text(len(plain.nodes), 'node')}, added up", flush=True)
+        print(f"Job {options.job}: {format_count(len(plain.nodes), 'node')}, added up", flush=True)
         server.shutdown()
         return
-    record = job_tables.labelled(totals.record(), config)
-    print(job_tables.text(record, config, config["report.format"], False), end="", flush=True)
+    record = job_tables.add_labels(totals.record(), config)
+    print(job_tables.format_report(record, config, config.report.format, False), end="",
+          flush=True)
     server.shutdown()
 
 

@@ -13,13 +13,12 @@ import binascii
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 
 import harvest_server
-from measure import HERE, BenchmarkError, Table, environment
+from measure import HERE, Table, peak_mib, run_child
 
 _JOBS_A_YEAR, _TARGETS = 1_000_000, 200
 _BEGAN = 1_795_225_200
@@ -62,11 +61,7 @@ def run(quick):
 
 def child(*arguments):
     """One run in a process of its own; its figures."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, arguments)],
-                          cwd=HERE, env=environment(), capture_output=True, text=True)
-    if done.returncode:
-        raise BenchmarkError(f"{arguments}: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+    return run_child(__file__, *arguments)
 
 
 # -- sizes -----------------------------------------------------------------------------------------
@@ -82,7 +77,7 @@ def _readings(chance, seconds, targets):
     """{target: [LineReading]} of one job: bursts, and a trickle of metadata on one MDT."""
     import numpy
 
-    from iostats.site.lines.readings import LineReading
+    from iostats.harvest.time_lines.readings import LineReading
     count, found = max(1, seconds // _EVERY_S), {}
     burst, length = chance.choice((1, 5, 10, 30)), chance.choice((1, 1, 2, 3))
     begin = _BEGAN + chance.randrange(3600) // _EVERY_S * _EVERY_S
@@ -108,15 +103,15 @@ def _readings(chance, seconds, targets):
 
 def _sizes(count, days):
     from iostats.base.config import Config
-    from iostats.site.lines.folding import (
-        MOST_BINS,
-        MOST_TARGETS,
+    from iostats.harvest.time_lines.series_sums import (
+        MAX_BINS,
+        MAX_TARGETS,
         JobLines,
         TargetReadings,
-        job_lines,
+        add_up_job,
     )
-    from iostats.site.lines.line_store import LineStore
-    from iostats.site.store import Store
+    from iostats.store.line_store import LineStore
+    from iostats.store.record_store import Store
     chance, of, mean = random.Random(23), {}, {"full": 0.0, "thinned": 0.0}
     kept = {}
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
@@ -125,26 +120,26 @@ def _sizes(count, days):
             for number in range(max(4, int(count * share))):
                 # As many of them as have a line of their own, and two more.
                 readings = _readings(chance, chance.randint(*seconds),
-                                     min(chance.randint(*targets), MOST_TARGETS + 2))
-                lines = job_lines("4711", {name: TargetReadings(some)
+                                     min(chance.randint(*targets), MAX_TARGETS + 2))
+                lines = add_up_job("4711", {name: TargetReadings(some)
                                            for name, some in readings.items() if some}, _EVERY_S)
-                bodies["full"].append((str(4711 + number), "scratch", lines.encoded()))
-                lines = JobLines.decoded(bodies["full"][-1][-1])
-                lines.thin(MOST_BINS // 4, MOST_TARGETS // 2)
-                bodies["thinned"].append((str(4711 + number), "scratch", lines.encoded()))
+                bodies["full"].append((str(4711 + number), "scratch", lines.encode()))
+                lines = JobLines.decode(bodies["full"][-1][-1])
+                lines.thin(MAX_BINS // 4, MAX_TARGETS // 2)
+                bodies["thinned"].append((str(4711 + number), "scratch", lines.encode()))
             of[what], kept[what] = {}, bodies["full"]
             for age, rows in bodies.items():
                 path = os.path.join(directory, f"{len(of)}-{age}.sqlite")
                 store = Store(path)
                 empty = _pages(store)
-                LineStore(store).keep_jobs(1, rows)
+                LineStore(store).store_jobs(1, rows)
                 of[what][age] = (_pages(store) - empty) / len(rows)
                 mean[age] += share * of[what][age]
                 store.close()
         bodies = [body for what, rows in kept.items()
                   for _, _, body in rows[:max(1, int(100 * _KINDS[what][0]))]]
         jobs, targets = 10 * count, 2
-        return {"of": of, "mean": mean, "days": Config()["site.series_days"],
+        return {"of": of, "mean": mean, "days": Config().site.series_days,
                 "job": _played(f"{directory}/jobs", days, jobs, 0, bodies, ()) / jobs,
                 "target": _played(f"{directory}/targets", days, 0, targets, (),
                                   _hours_of_a_day(chance)) / targets}
@@ -160,8 +155,8 @@ def _hours_of_a_day(chance):
     """Rows of a target's hours, of one day: 20 jobs in each sweep, others every two hours."""
     import numpy
 
-    from iostats.site.lines.folding import TargetReadings, target_lines
-    from iostats.site.lines.readings import LineReading
+    from iostats.harvest.time_lines.readings import LineReading
+    from iostats.harvest.time_lines.series_sums import TargetReadings, add_up_target
     rows = []
     for hour in range(24):
         readings = []
@@ -176,7 +171,7 @@ def _hours_of_a_day(chance):
             readings.append(LineReading(
                 since, since + _EVERY_S, float(_EVERY_S), True, jobs, columns,
                 {name: int(column.sum()) for name, column in columns.items()}))
-        rows.append(target_lines(readings, _EVERY_S, TargetReadings(readings)).encoded())
+        rows.append(add_up_target(readings, _EVERY_S, TargetReadings(readings)).encode())
     return rows
 
 
@@ -186,10 +181,10 @@ def _played(path, days, jobs_a_year, targets, bodies, hours):
     removed as a server does it.
     """
     from iostats.base.config import Config
-    from iostats.site.lines.line_store import LineStore
-    from iostats.site.lines.thinning import thin
-    from iostats.site.store import Store
-    store, series_days, made = Store(path), Config()["site.series_days"], 0
+    from iostats.harvest.time_lines.intake import thin
+    from iostats.store.line_store import LineStore
+    from iostats.store.record_store import Store
+    store, series_days, made = Store(path), Config().site.series_days, 0
     began, empty, chance = _BEGAN // 86400 * 86400.0, _pages(store), random.Random(37)
     lines, now = LineStore(store), began
     lines.now = lambda: now
@@ -197,8 +192,8 @@ def _played(path, days, jobs_a_year, targets, bodies, hours):
     for hour in range(days * 24):
         now = began + 3600 * hour
         until = jobs_a_year * (hour + 1) // (365 * 24)
-        lines.keep_jobs(hour + 1, [(str(number), "scratch", chance.choice(bodies))
-                                   for number in range(made, until)])
+        lines.store_jobs(hour + 1, [(str(number), "scratch", chance.choice(bodies))
+                                    for number in range(made, until)])
         made = until
         lines.end_fold(hour + 1, [("scratch", f"OST{number:04x}", now, now + 3600, hours[hour % 24])
                                   for number in range(targets)])
@@ -213,20 +208,20 @@ def _played(path, days, jobs_a_year, targets, bodies, hours):
 
 def _sweeps(count, days):
     sys.path.insert(0, os.path.dirname(HERE))
+    from iostats.answers.selected_run import JobHistoryParams
+    from iostats.answers.time_line_queries import TimeLineAnswers
     from iostats.base import config as site
-    from iostats.base.cooperative import finished
+    from iostats.base.cooperative import run_to_end
+    from iostats.harvest import intake as harvest_intake
+    from iostats.harvest.time_lines.intake import FOLD_EVERY_S
     from iostats.server.rpc_server import Caller
-    from iostats.site import harvest_intake
-    from iostats.site.lines.intake import FOLD_EVERY_S
-    from iostats.site.lines.questions import LineAnswers
-    from iostats.site.lines.runs import JobHistoryParams
-    from iostats.site.store import Store
+    from iostats.store.record_store import Store
     from iostats.wire import jsonrpc
     from iostats.wire.messages import sweep_decoder
 
     config = site.load(environ={})
-    config.take("batch.system", "none", "benchmark")
-    config.take("site.series_days", days, "benchmark")
+    config.set_value("batch.system", "none", "benchmark")
+    config.set_value("site.series_days", days, "benchmark")
     clock, used, found = [float(_BEGAN)], 0.0, {}
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         store = Store(os.path.join(directory, "site.sqlite"))
@@ -248,14 +243,14 @@ def _sweeps(count, days):
             harvest.end_sweep()
             while harvest.checkpoints.step() or harvest.lines.step():
                 pass
-            if number:                                      # the first has all entries anew
+            if number:                                      # the first one is a full sweep
                 used += time.process_time() - began
         found["sweep_ms"] = 1000 * used / count
 
         def ask():
             began = time.process_time()
-            answers = LineAnswers(harvest, lambda: False, lambda: clock[0])
-            answer = finished(answers.job_history(JobHistoryParams("4711000"), None))
+            answers = TimeLineAnswers(harvest, lambda: False, lambda: clock[0])
+            answer = run_to_end(answers.job_history(JobHistoryParams("4711000"), None))
             if days != "0" and len(answer["targets"]) != 8:
                 raise SystemExit("expected lines of 8 targets")
             return 1000 * (time.process_time() - began)
@@ -269,7 +264,7 @@ def _sweeps(count, days):
             steps, longest = steps + 1, max(longest, time.perf_counter() - step)
         found.update(fold_ms=1000 * (time.process_time() - began), steps=steps,
                      longest_ms=1000 * longest, ask_later_ms=ask(),
-                     peak_mib=harvest_server._peak_mib())
+                     peak_mib=peak_mib())
         store.close()
     return found
 

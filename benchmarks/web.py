@@ -1,7 +1,7 @@
 """
 web: the pages, `iostats web`.
 
-    jobs    the list of 10,000 jobs: the site's answer, from its store to JSON; and the page, from
+    jobs    the list of 500 jobs: the site's answer, from its store to JSON; and the page, from
             that JSON to the last byte of HTML, beside its decoding alone
     live    what one and a hundred watchers of the live page ask the site's server
 """
@@ -24,7 +24,7 @@ _UPDATES = 20
 def run(quick):
     """[Table]: CPU seconds of a list of jobs; questions of a live page."""
     done = subprocess.run([sys.executable, f"{HERE}/web.py",
-                           *(("1", "1000", "10") if quick else ("5", "10000", "100"))],
+                           *(("1", "500", "10") if quick else ("5", "500", "100"))],
                           env=environment(), stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise BenchmarkError(f"web.py: exit status {done.returncode}")
@@ -55,11 +55,13 @@ def _child(rounds, jobs, watchers):
 
 def _jobs(directory, rounds, most):
     import msgspec
+    from page_client import request_of
 
     from iostats.base.config import Config
-    from iostats.site.job_index import JobsParams
-    from iostats.web.pages import Pages
-    from iostats.web.who import Asker
+    from iostats.store.job_index import JobsParams
+    from iostats.web.jobs_page import jobs_page
+    from iostats.web.pages import Pages, Visit
+    from iostats.web.viewer import Viewer
     store = _store(directory, most)
     found = {}
     for jobs in (100, most):
@@ -78,13 +80,13 @@ def _jobs(directory, rounds, most):
         for _ in range(rounds):
             for name, work in (("answer", answers),
                                ("decode", lambda parts=parts: list(map(json.loads, parts))),
-                               ("page", lambda pages=pages, jobs=jobs: pages.answer(
-                                   "GET", "/jobs", f"since=now-3650days&limit={jobs}",
-                                   Asker("root")))):
+                               ("page", lambda pages=pages, jobs=jobs: jobs_page(Visit(
+                                   pages, request_of(Viewer("root"),
+                                                     f"since=now-3650days&limit={jobs}"))))):
                 began = time.process_time()
                 done = work()
                 one[name].append(time.process_time() - began)
-        if done.status != 200 or done.body.count(b"<tr>") < jobs:
+        if done.status_code != 200 or done.body.count(b"<tr>") < jobs:
             raise SystemExit(done.body[:500].decode())
         one["bytes"] = len(done.body)
     store.close()
@@ -97,19 +99,20 @@ class _Answering:
     def __init__(self, parts):
         self._parts, self.asked = parts, 0
 
-    def rights(self, asker):
-        return {"user": asker.user, "all": True}
+    def rights(self, viewer):
+        return {"user": viewer.user, "all": True}
 
-    def ask(self, asker, method, params):
+    def ask(self, viewer, method, params):
         self.asked += 1
         return json.loads(self._parts[self.asked % len(self._parts) - 1])
 
 
 def _store(directory, jobs):
     """A store with this number of finished jobs."""
-    from iostats.report.job_summary import Summary
-    from iostats.site.store import Key, Store
     from site_store import reported_and_recorded
+
+    from iostats.report.job_summary import Summary
+    from iostats.store.record_store import Key, Store
     store = Store(os.path.join(directory, "site.sqlite"))
     for number in range(jobs):
         began = _AT_S - 37 * number
@@ -128,10 +131,12 @@ def _store(directory, jobs):
 
 
 def _live(many):
+    from page_client import request_of
+
     from iostats.base.config import Config
     from iostats.web.live import Live
     from iostats.web.pages import Pages
-    from iostats.web.who import Asker
+    from iostats.web.viewer import Viewer
     row = {"user": "alice", "account": "a", "name": "relax", "nodes": 23, "is_job": True,
            "file_system": "scratch", "write_bytes_per_s": 2.3e9, "read_bytes_per_s": 3.7e6,
            "requests_per_s": 41.0, "metadata_per_s": 23.0, "lower_bound": False}
@@ -141,15 +146,15 @@ def _live(many):
         "missing": {}, "only": "", "rows": [{**row, "job": str(4711 + n)} for n in range(1000)]})
 
     async def watch(pages, watchers):
-        async def part(asker, query):
-            return pages.live_part(asker, query)
+        async def part(viewer, query):
+            return pages.live_part(request_of(viewer, query))
 
-        async def scope(asker):
-            return pages.scope(asker)
+        async def scope(viewer):
+            return pages.find_viewer_scope(viewer)
         live = Live(part, scope, 0.05, 1000)
 
         async def one(number):
-            stream, count = await live.stream(Asker(f"reader{number}"), "by=job&count=500"), 0
+            stream, count = await live.stream(Viewer(f"reader{number}"), "by=job&count=500"), 0
             async for data in stream:
                 count += data.startswith(b"event: part")
                 if count == _UPDATES:

@@ -22,10 +22,10 @@ _ASK = """
 import sys
 from iostats.base import config
 from iostats.cli.site_client import ask_site
-from iostats.load.time_lines import history_of
+from iostats.load.time_lines import parse_history
 found = config.load(sys.argv[1])
 ask_site(found, "record", {"job": "4711"})
-assert history_of(ask_site(found, "job_history", {"job": "4711"})).targets
+assert parse_history(ask_site(found, "job_history", {"job": "4711"})).targets
 """
 
 
@@ -66,6 +66,7 @@ def run(quick):
 def _swept(path, sweeps):
     """(began, ended): a store with what the job's targets did, up to a minute ago."""
     from harvest_inside import HarvestInside
+    from sweep_blocks import Column
     site = HarvestInside(path)
     site.now = began = time.time() // 60 * 60 - 60 * (sweeps + 1)
     done = {}
@@ -81,15 +82,13 @@ def _swept(path, sweeps):
             for job, count in jobs.items():
                 calls, us = done.get((name, job), (0, 0))
                 done[name, job] = calls + count, us + count * (41_000 if busy else 4100)
-            block = site.block(name, ids, began)
             samples = [done[name, job][0] for job in ids]
-            for counter, unit, sums in (("write_bytes", "bytes", [one << 20 for one in samples]),
-                                        ("write", "usecs", [done[name, job][1] for job in ids])):
-                block["counters"][counter] = {
-                    "unit": unit, "at": list(range(len(ids))), "samples": samples,
-                    "min": [1] * len(ids), "max": [1 << 20] * len(ids), "sum": sums,
-                    "sumsq": [0] * len(ids)}
-            blocks.append(block)
+            blocks.append(site.block(name, ids, began, **{
+                counter: Column(unit, list(range(len(ids))), samples, [1] * len(ids),
+                                [1 << 20] * len(ids), sums, [0] * len(ids))
+                for counter, unit, sums in (
+                    ("write_bytes", "bytes", [one << 20 for one in samples]),
+                    ("write", "usecs", [done[name, job][1] for job in ids]))}))
         site.send("oss1", *blocks, every=60)
         if sweep % 60 == 59:
             while site.harvest.lines.step():

@@ -32,9 +32,9 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
-from iostats.ldms.control import asking
-from iostats.ldms.control.connection import Connection
-from iostats.ldms.control.errors import ControlError
+from iostats_ldms.control import queries
+from iostats_ldms.control.connection import Connection
+from iostats_ldms.control.errors import ControlError
 
 SAMPLERS = [f"node-{n}" for n in range(1, 9)]
 AGGREGATORS = [f"agg-{n}" for n in range(1, 4)]
@@ -205,7 +205,7 @@ async def _seen(ports):
         except ControlError:
             return None
         try:
-            return await asking.observed(connection, with_sets=True)
+            return await queries.read_observed_state(connection, with_sets=True)
         except ControlError:
             return None
         finally:
@@ -214,7 +214,7 @@ async def _seen(ports):
 
 
 def seen(cluster, names):
-    """{name: control.asking.Observed} of the daemons that answer."""
+    """{name: control.asking.ObservedState} of the daemons that answer."""
     found = asyncio.run(_seen([cluster.ports[name] for name in names]))
     return {name: one for name, one in zip(names, found) if one is not None}
 

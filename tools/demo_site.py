@@ -17,6 +17,8 @@ exit status: 0 all numbers are right   1 one is not, or it can't be shown here; 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -41,6 +43,8 @@ from demo_site_numbers import (
     NODES,
     OF_NOBODY,
     OF_NODES,
+    OF_STEPS,
+    STEPS,
     STOPPED,
     WITHOUT_JOB,
     WORK,
@@ -66,13 +70,24 @@ INTERVAL_S, CLEANUP_S, WRITES_BACK_S = 4, 12, 4.0
 WITHIN_S = 120.0
 SITE_SERVER = f"""
 import sys
-from iostats.site import all_jobs, by_node, job_lifecycle, job_lives, job_runs, job_times
+from iostats.harvest import job_lifecycle, job_lives, job_times
+from iostats.jobs import all_jobs, by_node, job_runs
 from iostats.cli import server
 for module in (all_jobs, by_node, job_lifecycle, job_runs, job_times):
     module.WRITES_BACK_S = {WRITES_BACK_S}
 all_jobs.LATE_S = 2.0
-job_lives.ASK_EVERY_S = job_lives.ASK_BUSY_EVERY_S = job_lives.LOOK_EVERY_S = 1.0
+job_lives.QUERY_EVERY_S = job_lives.QUERY_BUSY_EVERY_S = job_lives.CHECK_EVERY_S = 1.0
 sys.exit(server.main())
+"""
+
+# Metrics of targets and services are read every minute on a real storage server.
+AGENT = f"""
+import sys
+sys.path.insert(0, {str(HOME)!r})
+from iostats.events.sources import metrics
+metrics.EVERY_S = 15.0
+from iostats.cli.node import main
+sys.exit(main())
 """
 
 INTRODUCTION = """\
@@ -90,6 +105,17 @@ Starting all that; then two sweeps of the storage servers, one every {every} s .
 """
 
 
+FILLED = "scratch-OST0001", 93
+# (kind, id, KiB of the hard limit, KiB granted), and the percent of it that is granted.
+QUOTAS = {("user", 12305, 1 << 30, 1041529570): 97, ("project", 4711, 1 << 20, 241173): 23}
+HSM_DONE, HSM_FAILED = 41, 7
+MORE_FILES = ("for i in $(seq 23); do head -c 1048576 /dev/zero >more$i; done\n"
+              "for i in $(seq 37); do head -c 4096 /dev/zero >small$i; done")
+LNET_DROPPED = 4100
+FULL = """\
+{target} fills up, to {percent} % (files that nobody writes here).  How full the
+targets are:
+"""
 TROUBLE = """\
 And what goes wrong: while job {job} runs on {nodes},
 {target} evicts {node}, as by lctl set_param *.evict_client=...;
@@ -118,15 +144,17 @@ def finished(command, **how):
 
 
 def width():
-    """Of the terminal."""
-    return shutil.get_terminal_size((100, 24)).columns
+    """Of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size().columns
 
 
 class Site:
     """All that runs, below one directory."""
 
-    def __init__(self, directory, release):
+    def __init__(self, directory, release, store=None):
+        """`store`: a URL; None for a file of SQLite."""
         self.directory, self.release = directory, release
+        self.store = store or directory / "site.sqlite"
         self.mounts, self.started, self.listed = [], [], {}
         self.bin, self.cfg = directory / "bin", directory / "site.cfg"
         self.bin.mkdir()
@@ -143,8 +171,9 @@ class Site:
         """A site.cfg; `more`: section_key=value."""
         choices = {"site_host": "127.0.0.1", "site_port": self.port,
                    "site_secret": self.directory / "site.secret",
-                   "site_store": self.directory / "site.sqlite", "site_deadline": 60,
+                   "site_store": self.store, "site_deadline": 60,
                    "harvest_interval": INTERVAL_S, "harvest_cpu_percent": 100,
+                   "harvest_job_id": "%j.%s",
                    "batch_system": "slurm", "node_reader": "", "node_public_dir": "",
                    "node_hook_timeout": 30, "report_job_fields": "JobID,JobName,User,NNodes,"
                    "ReadBytes,WriteBytes,Opens,Operations",
@@ -188,13 +217,15 @@ class Site:
     def agent(self, name):
         config = self.write_config(self.directory / f"{name}.cfg",
                                    harvest_spool_dir=self.directory / f"{name}.spool")
-        self.begin(f"agent-{name}", "-I", "-S", HOME / "iostats_client.py", "harvest", "--root",
+        self.begin(f"agent-{name}", "-I", "-S", "-c", AGENT, "harvest", "--root",
                    self.directory / name / "root", "--node", name, "--config", config)
 
     def run(self, node, job, script):
-        """A script on a node, as a batch system starts it: with the job's id in its environment."""
+        """
+        A script on a node, as a step of a job: Slurm's TaskProlog makes the variable.
+        """
         environ = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.directory),
-                   **({"SLURM_JOB_ID": job} if job else {})}
+                   **({"LUSTRE_JOBID": f"{job}.{STEPS[node]}"} if job else {})}
         where = self.directory / node / "scratch"
         done = finished(["bash", "-e", "-c", f"cd '{where}'\n{script}"], env=environ)
         if done.returncode:
@@ -332,8 +363,12 @@ def start(site):
                    "--recovery", 30, *(
             word for target in targets for word in ("--target", f"scratch-{target}")))
     for node, nids in NODES.items():
-        site.mount(node, "--backing", site.directory / "data", "--fs", "scratch", "--ping", 0.5, *(
+        site.mount(node, "--backing", site.directory / "data", "--fs", "scratch", "--ping", 0.5,
+                   "--jobid-var", "LUSTRE_JOBID", *(
             word for nid in nids for word in ("--nid", nid)))
+    for quota in QUOTAS:
+        site.simlustre("--ctl", site.directory / "mds1", "quota", "scratch", *quota)
+    site.simlustre("--ctl", site.directory / "mds1", "hsm", "scratch-MDT0000", HSM_DONE, 0)
     site.run("node1", "", BEFORE)
     site.squeue("PENDING", 0)
     site.begin("site-server", "-c", SITE_SERVER, "--site", "--listen", "127.0.0.1", "--config",
@@ -393,11 +428,17 @@ def at_once(do, calls):
 
 def truths(site):
     """
-    {node: {job id: what was sent for it}}; reading it comes after the end of each close().
+    {node: {job id, or other: what was sent for it}}; reading it comes after the end of each
+    close().
     """
-    return {node: {job: one["sent"] for job, one in json.loads(
+    return {node: {_job_of(name): one["sent"] for name, one in json.loads(
         (site.directory / node / "truth_by_job.json").read_text())["scratch"].items()}
         for node in NODES}
+
+
+def _job_of(name):
+    job, _, step = name.partition(".")
+    return job if job.isdigit() and step else name
 
 
 def end(site, started):
@@ -446,6 +487,76 @@ def trouble(site):
     return done
 
 
+def show_metrics(site, checks):
+    """Some more files; bulk requests of each OST, the services, and the quotas."""
+    site.run("node2", "", MORE_FILES)
+    expected = {}
+    for node in truths(site).values():
+        for targets in node.values():
+            for target, counts in targets.items():
+                if target.startswith("OST"):
+                    requests = expected.setdefault(f"scratch-{target}", [0, 0])
+                    for place, name in enumerate(("read_bytes", "write_bytes")):
+                        requests[place] += counts.get(name, (0, 0))[0]
+
+    def counted():
+        rows = {row["target"]: row["values"] for row in (
+            site.asked("metrics") or {"targets": ()})["targets"]}
+        return {target: [rows.get(target, {}).get(name) for name in ("read_rpcs", "write_rpcs")]
+                for target in expected}
+    site.until(lambda: counted() == expected, f"bulk requests at the OSTs, {expected}")
+    checks.equal("bulk requests at the OSTs", expected, counted())
+    print("What the storage servers' own counters show: requests of the last 15 s, their\n"
+          "services, and the quotas that are nearest to their limits:\n")
+    show(site, "targets", "-o", "Target,Reads,SmallReads,Writes,SmallWrites,Granted,Locks")
+    show(site, "targets", "--services")
+    quotas = {(row["kind"], row["id"]): row for row in site.asked("quotas")["quotas"]}
+    for (kind, number, hard, granted), percent in QUOTAS.items():
+        row = quotas.get((kind, number)) or {"granted": 0, "hard": 0}
+        checks.equal(f"quota of {kind} {number}", (granted << 10, hard << 10),
+                     (row["granted"], row["hard"]))
+        checks.equal(f"percent of {kind} {number}", percent, row["granted"] * 100 // row["hard"])
+    show(site, "quota")
+    [event] = site.until(lambda: site.asked("events", kinds=["hsm_failed"])["events"],
+                         "the event of the copytool")
+    checks.equal("the target of the copytool that failed", "scratch-MDT0000", event["target"])
+
+
+def fill(site, checks):
+    """A target becomes nearly full: it is in the table, and an event says so."""
+    target, percent = FILLED
+    print(FULL.format(target=target, percent=percent), flush=True)
+    site.simlustre("--ctl", site.directory / "oss1", "fill", target, percent)
+
+    def is_known():
+        rows = (site.asked("capacity") or {"targets": ()})["targets"]
+        return {row["target"]: row for row in rows} if any(
+            row["target"] == target and row["bytes_used_percent"] > 90 for row in rows) else None
+    rows = site.until(is_known, "the capacity of the target")
+    # A twentieth is reserved, so 93 % of the space is 97 % of what is used and available.
+    checks.equal("the share that is used", 100 * percent // (percent + 2),
+                 int(rows[target]["bytes_used_percent"]))
+    checks.equal("targets with a capacity", sum(len(found) for _, found in SERVERS.values()),
+                 len(rows))
+    events = site.until(lambda: site.asked("events", kinds=["nearly_full"])["events"],
+                        "the event of the target")
+    checks.equal("targets that are nearly full", [target], [row["target"] for row in events])
+    show(site, "capacity")
+    site.simlustre("--ctl", site.directory / "oss1", "lnet", "dropped", LNET_DROPPED)
+    [event] = site.until(lambda: site.asked("events", kinds=["lnet_drops"])["events"],
+                         "the event of dropped messages")
+    checks.equal("messages that LNet dropped", LNET_DROPPED, event["count"])
+    site.simlustre("--ctl", site.directory / "oss1", "lnet", "health", "700")
+    [event] = site.until(lambda: site.asked("events", kinds=["lnet_unhealthy"])["events"],
+                         "the event of an unhealthy interface")
+    checks.equal("where the health of an LNet interface is low", "oss1", event["node"])
+    site.simlustre("--ctl", site.directory / "oss1", "lnet", "waiting", "23")
+    waiting = "nodes", "-S", "now-1hour"
+    site.until(lambda: -23 in [row["lnet_lowest"] for row in json.loads(
+        site.iostats(*waiting, "--json"))["nodes"]], "messages that wait for clients")
+    show(site, *waiting, "-o", "Node,Waiting,MinCredits")
+
+
 def record_of(site, job):
     found = site.asked("record", job=job)
     return found[0] if found else None
@@ -481,6 +592,8 @@ def demo(site):
         started = work(site)
         done = time.time()
         truth = truths(site)
+        site.simlustre("--ctl", site.directory / "mds1", "hsm", "scratch-MDT0000", HSM_DONE,
+                       HSM_FAILED)
         site.until(lambda: sweeps.last() > done, "the sweep after the work")
         print("The jobs have done their work.  Who loads the file system:\n")
         show(site, "top", "--once")
@@ -499,10 +612,14 @@ def demo(site):
     check_text(checks, "jobs", show(site, "jobs", "--sort", "JobID"),
                {job.job: (job.read, job.written) for job in JOBS})
     check_text(checks, "nodes", show(site, "nodes", *since), OF_NODES)
+    show_metrics(site, checks)
     print("What a job's nodes did is known sweep by sweep, and these jobs were shorter\n"
           "than one: the report's last row has what they did in it, at most.\n")
-    form = [] if width() >= 100 else ["--format", "plain"]
-    show(site, "report", *form, JOBS[0].job)
+    show(site, "report", JOBS[0].job)
+    [servers] = records[JOBS[0].job]["harvest"]["file_systems"]
+    checks.equal("bytes written by each step", OF_STEPS, {
+        step: metrics["write_bytes"] for step, metrics in servers["steps"].items()})
+    fill(site, checks)
     print(TROUBLE.format(job=HIT.job, nodes=" and ".join(HIT.nodes), node=EVICTED[0],
                          target=EVICTED[1], stopped=STOPPED), flush=True)
     done = trouble(site)
@@ -513,10 +630,21 @@ def demo(site):
     check_events(checks, rows, done)
     show(site, "events", *since)
     others = {job.job: record_of(site, job.job) for job in JOBS}
-    check_job_events(checks, {**others, HIT.job: hit}, show(site, "report", *form, HIT.job))
+    check_job_events(checks, {**others, HIT.job: hit}, show(site, "report", HIT.job))
     print("Where that job's time went:\n")
     show(site, "why", HIT.job)
     return checks
+
+
+def begin_postgresql(at_end):
+    """The URL of a database of a PostgreSQL that runs until the end of the demo."""
+    sys.path.insert(0, str(HOME / "tests"))
+    import postgresql
+    if postgresql.programs() is None or not importlib.util.find_spec("psycopg"):
+        raise Failed("needs Debian's postgresql, and psycopg: pip install '.[postgresql]'")
+    cluster = at_end.enter_context(postgresql.Cluster())
+    print(f"The store is in PostgreSQL, {cluster.programs.parent.name}.\n", flush=True)
+    return cluster.database()
 
 
 def main():
@@ -524,10 +652,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[2].partition(".")[0])
     parser.add_argument("--release", default="2.17", choices=RELEASES,
                         help="Lustre release to play (2.17)")
+    parser.add_argument("--store", default="sqlite", choices=("sqlite", "postgresql"),
+                        help="what the site's server stores its data in (sqlite)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    with tempfile.TemporaryDirectory(prefix="iostats-site-") as directory:
-        site = Site(Path(directory), options.release)
+    with contextlib.ExitStack() as at_end:
+        directory = at_end.enter_context(tempfile.TemporaryDirectory(prefix="iostats-site-"))
+        try:
+            store = begin_postgresql(at_end) if options.store == "postgresql" else None
+        except Failed as error:
+            print(f"demo-site: {error}", file=sys.stderr)
+            return 1
+        site = Site(Path(directory), options.release, store)
         try:
             can = site.simlustre("--check", check=False)
             if can.returncode:

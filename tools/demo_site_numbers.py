@@ -21,6 +21,9 @@ WORK = {
                       "for i in {1..97}; do head -c 8192 /dev/zero >untar/1/$i; done\n"
                       "rm untar/1/{1..53}"),
 }
+# The step of its job that runs on each node, and what those of the first job have written.
+STEPS = {"node1": 0, "node2": 1, "node3": 0, "node4": 0}
+OF_STEPS = {"0": 23 * 2 * MIB, "1": 37 * 2 * MIB}
 WITHOUT_JOB = ("node4", "dd if=/dev/zero of=copy bs=1M count=19")
 BEFORE = ("mkdir ensemble images untar\n"
           "for i in $(seq 41); do dd if=/dev/zero of=images/$i bs=1M count=4; done")
@@ -196,7 +199,7 @@ def check_events(checks, rows, done):
                      True, moments[0] - 1 <= found <= moments[1] + 2)
     node, target = EVICTED
     told = those("evicted", node="oss1")
-    checks.equal("evictions that oss1 tells of", [(target, "administrator", [node], 1)], [
+    checks.equal("evictions that oss1 reports", [(target, "administrator", [node], 1)], [
         (row["target"], row["cause"], row["clients_names"], row["count"]) for row in told])
     for row in told:
         about("the eviction", done["evicted"], row["time"])

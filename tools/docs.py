@@ -1,6 +1,6 @@
 """
-Write what the documents share with the code: tables, the help texts in docs/commands.md, site.cfg,
-docs/record.schema.json.
+Write what the documents share with the code: tables, the help texts in docs/reference/commands.md,
+site.cfg, docs/reference/record.schema.json and openapi.json, the statements that make a new store.
 
     python tools/docs.py            write them
     python tools/docs.py --check    say which are not up to date, and end with 1
@@ -17,24 +17,28 @@ sys.path[:0] = [str(HOME), str(HOME / "tools"), str(HOME / "packaging"), str(HOM
 
 import curves
 import install
+import openapi
 import record_schema
 import rooms
 
 from iostats import __main__, sinks
 from iostats.base import config as site
 from iostats.cli import (
+    capacity,
     collector,
     diff,
+    import_jobs,
     jobs,
-    ldms,
     mail,
     node,
     nodes,
     query,
+    quota,
     report,
     run,
     server,
     store,
+    targets,
     top,
     web,
     why,
@@ -45,8 +49,12 @@ from iostats.events.kinds import SEVERITIES
 from iostats.load import levels
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.lustre.metrics import INSIDE, NOT_OPERATIONS
-from iostats.report import job_fields, node_fields
-from iostats.sinks.prometheus import event_page, node_page, page
+from iostats.lustre.server_metrics import SERVICE_METRICS, TARGET_METRICS
+from iostats.report import job_fields, node_list
+from iostats.sinks.prometheus import event_page, page
+from iostats.store.tables import create_statements
+from iostats.store.views import VIEWS
+from iostats_ldms import cli as ldms
 
 
 def counters_table():
@@ -56,6 +64,15 @@ def counters_table():
     lines += [f"| `{m.name}` | {m.source} | `{m.counter}` | {m.takes} | {m.unit} | {m.since} "
               f"| {m.meaning} | {m.caveat} |" for m in METRICS]
     return "\n".join(lines)
+
+
+def server_metrics_table():
+    """One line for each metric of a target or a service."""
+    return "\n".join(["| of | metric | kind | meaning |", "|---|---|---|---|",
+                      *(f"| {part} | `{metric.name}` | {metric.kind} | {metric.help} |"
+                        for part, metrics in (("target", TARGET_METRICS),
+                                              ("service", SERVICE_METRICS))
+                        for metric in metrics)])
 
 
 def not_operations():
@@ -82,7 +99,7 @@ KINDS = {"text": "text, \"\" where it is not known", "names": "array of texts",
 def rooms_table():
     """What each room is for, as it says itself."""
     lines = ["| room | what it is for |", "|---|---|"]
-    lines += [f"| `{room}/` | {first_paragraph(rooms.PACKAGE / room / '__init__.py')} |"
+    lines += [f"| `{room}/` | {first_paragraph(rooms.directory(room) / '__init__.py')} |"
               for room in rooms.order() if room in rooms.rooms()]
     return "\n".join(lines)
 
@@ -106,11 +123,17 @@ def event_kinds():
                         for name, kind in EVENT_KINDS.items())])
 
 
+def view_columns(view):
+    """One line for each column of a view of the store."""
+    return "\n".join(["| column | meaning |", "|---|---|",
+                      *(f"| `{column.name}` | {column.comment} |" for column in view.columns)])
+
+
 def sinks_table():
     """One line for each sink."""
     lines = ["| section of site.cfg | feeds | needs |", "|---|---|---|"]
-    for name in sinks.names():
-        sink = sinks.named(name)
+    for name in sinks.list_names():
+        sink = sinks.find_sink(name)
         needs = f"`pip install '.[{name}]'`" if sink.REQUIRES else ""
         lines.append(f"| `[{name}]` | {sink.ABOUT} | {needs} |")
     return "\n".join(lines)
@@ -119,8 +142,8 @@ def sinks_table():
 def packages_table():
     """One line for each role whose packages come from PyPI, and for each sink."""
     extras = {f"`make install-{name}`": role.extras for name, role in install.ROLES.items()}
-    extras.update({f"and `[{name}]` in site.cfg": (name,) for name in sinks.names()
-                   if sinks.named(name).REQUIRES})
+    extras.update({f"and `[{name}]` in site.cfg": (name,) for name in sinks.list_names()
+                   if sinks.find_sink(name).REQUIRES})
     names = {what: [re.split("[<>=~;]", text)[0] for text in install.requirements(some)]
              for what, some in extras.items()}
     return "\n".join(["| for | packages |", "|---|---|",
@@ -135,11 +158,14 @@ def metrics_of_prometheus():
     rows += [("lustre_job_lower_bound", labels, page.LOWER_BOUND)]
     rows += [(f"{name}_total", "`component`, `target`, `fs`", help)
              for name, help in page.REQUESTS.items()]
-    rows += [(f"{name}_total", ", ".join(f"`{label}`" for label in node_page.labels_of(name)), help)
-             for name, (_, help) in node_page.NODE_FAMILIES.items()]
+    rows += [(f"{name}_total", ", ".join(f"`{label}`" for label in page.list_labels(name)), help)
+             for name, (_, help) in page.NODE_FAMILIES.items()]
     rows += [("lustre_client_lower_bound",
-              ", ".join(f"`{label}`" for label in node_page.NODE_LABELS),
-              node_page.NODE_LOWER_BOUND)]
+              ", ".join(f"`{label}`" for label in page.NODE_LABELS),
+              page.NODE_LOWER_BOUND)]
+    rows += [(f"iostats_finished_jobs_{name}_total",
+              ", ".join(f"`{label}`" for label in page.FINISHED_LABELS), help)
+             for name, help in page.FINISHED.items()]
     rows += [(name + "_total" * (kind == "counter"), ", ".join(f"`{one}`" for one in labels), help)
              for name, (kind, labels, help) in event_page.EVENT_FAMILIES.items()]
     rows += [("iostats_agent_up", "`node`", page.AGENT_UP),
@@ -147,7 +173,7 @@ def metrics_of_prometheus():
              ("iostats_sweep_timestamp_seconds", "", page.SWEEP),
              ("iostats_sweep_age_seconds", "", page.AGE)]
     rows += [(name + "_total" * (kind == "counter"), "", help)
-             for sink in sinks.names() for name, kind, help in sinks.named(sink).NUMBERS]
+             for sink in sinks.list_names() for name, kind, help in sinks.find_sink(sink).NUMBERS]
     return "\n".join(["| metric | labels | |", "|---|---|---|",
                       *(f"| `{name}` | {labels} | {help} |" for name, labels, help in rows)])
 
@@ -168,7 +194,7 @@ def ldms_help():
     """The help of `iostats ldms` and of its subcommands, each below its name."""
     texts = [block(ldms.HELP)]
     for name in ldms.SUBCOMMANDS:
-        module = importlib.import_module(f"iostats.cli.ldms.{name}")
+        module = importlib.import_module(f"iostats_ldms.cli.{name}")
         texts += [f"### iostats ldms {name}", block(module.HELP)]
     return "\n\n".join(texts)
 
@@ -212,49 +238,89 @@ def block(text):
 
 
 PARTS = {
+    "docs/reference/api.md": {"api-operations": openapi.operations_table,
+                              "api-parameters": openapi.parameters_table},
     "README.md": {"costs": costs},
-    "docs/counters.md": {"metrics": counters_table, "not-operations": not_operations,
-                         "explain": always},
-    "docs/commands.md": {
+    "docs/reference/counters.md": {"metrics": counters_table, "not-operations": not_operations,
+                         "server-metrics": server_metrics_table, "explain": always},
+    "docs/reference/commands.md": {
         "usage": lambda: block(__main__.USAGE), "run-help": lambda: block(run.HELP),
         "report-help": lambda: block(report.HELP), "diff-help": lambda: block(diff.HELP),
         "jobs-help": lambda: block(jobs.HELP),
-        "nodes-help": lambda: block(nodes.HELP),
+        "nodes-help": lambda: block(nodes.HELP), "capacity-help": lambda: block(capacity.HELP),
+        "targets-help": lambda: block(targets.HELP), "quota-help": lambda: block(quota.HELP),
         "events-help": lambda: block(events_command.HELP), "top-help": lambda: block(top.HELP),
         "query-help": lambda: block(query.HELP),
         "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
         "collector-help": lambda: block(collector.HELP),
-        "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP),
+        "store-help": lambda: block(store.HELP), "import-help": lambda: block(import_jobs.HELP),
+        "mail-help": lambda: block(mail.HELP),
         "web-help": lambda: block(web.HELP),
         "why-help": lambda: block(why.HELP),
         "ldms-help": ldms_help},
-    "docs/install.md": {"packages": packages_table},
-    "docs/events.md": {"kinds": event_kinds},
-    "docs/harvest.md": {"query-levels": query_levels},
-    "docs/wire.md": {"load-levels": load_levels},
-    "docs/architecture.md": {"rooms": rooms_table},
-    "docs/jobs.md": {"fields": lambda: fields_table(job_fields.FIELDS)},
-    "docs/clients.md": {"node-fields": lambda: fields_table(node_fields.FIELDS)},
-    "docs/sinks.md": {"sinks": sinks_table, "prometheus-metrics": metrics_of_prometheus},
+    "docs/how-to/install.md": {"packages": packages_table},
+    "docs/reference/events.md": {"kinds": event_kinds},
+    "docs/how-to/harvest.md": {"query-levels": query_levels},
+    "docs/reference/site_cfg.md": {"options": lambda: options_reference()},
+    "docs/reference/wire.md": {"load-levels": load_levels},
+    "docs/explanation/architecture.md": {"rooms": rooms_table},
+    "docs/reference/views.md": {view.name: lambda view=view: view_columns(view)
+                                for view in VIEWS},
+    "docs/reference/jobs.md": {"fields": lambda: fields_table(job_fields.FIELDS)},
+    "docs/how-to/clients.md": {"node-fields": lambda: fields_table(node_list.FIELDS)},
+    "docs/how-to/sinks.md": {"sinks": sinks_table, "prometheus-metrics": metrics_of_prometheus},
 }
 
 
-def options(text):
-    """`text`, site.cfg, with the options of the code, each with its help and its default."""
-    sections = {}
+# The keys that most sites change; of a sink it is the first, which turns it on.
+IN_SITE_CFG = """
+node.file_systems node.python server.auth site.host site.show site.readers site.keep_days
+harvest.job_id harvest.interval events.on_critical clients.names collector.user collector.allow
+etcd.endpoints etcd.prefix web.address web.user_header web.trusted web.prefix report.units
+report.columns findings.off""".split()
+
+
+def option_groups():
+    """{section: {key: Option}} of all options, those of sinks too."""
     config = site.Config()
     sinks.add_sections(config)
+    sections = {}
     for name, option in config.options.items():
         section, _, key = name.partition(".")
-        about = textwrap.wrap(option.help, 88)
-        if _is_a_choice(option):
-            about.append(f"Allowed: {option.expected}.")
-        sections.setdefault(section, []).append(
-            "".join(f"# {line}\n" for line in about)
-            + f"#{key} = {option.default}".rstrip() + "\n")
-    made = "".join(f"[{section}]\n\n" + "\n".join(some) + "\n"
-                   for section, some in sections.items())
+        sections.setdefault(section, {})[key] = option
+    return sections
+
+
+def site_cfg(text):
+    """`text`, site.cfg, with the options that most sites change, each with help and default."""
+    chosen = {}
+    for section, options in option_groups().items():
+        first = next(iter(options)) if section in sinks.list_names() else None
+        for key, option in options.items():
+            if f"{section}.{key}" in IN_SITE_CFG or key == first:
+                about = textwrap.wrap(option.help, 88)
+                if _is_a_choice(option):
+                    about.append(f"Allowed: {option.expected}.")
+                chosen.setdefault(section, []).append(
+                    "".join(f"# {line}\n" for line in about)
+                    + f"#{key} = {option.default}".rstrip() + "\n")
+    made = "".join(f"[{section}]\n\n" + "\n".join(keys) + "\n"
+                   for section, keys in chosen.items())
     return text[:text.index("[node]")] + made + text[text.index("[labels]"):]
+
+
+def options_reference():
+    """A section for each section of site.cfg, with a row for each key."""
+    lines = []
+    for section, options in option_groups().items():
+        lines += [f"## [{section}]", "", "| key | default | allowed | meaning |",
+                  "|---|---|---|---|"]
+        for key, option in options.items():
+            cells = (f"`{key}`", f"`{option.default}`" if option.default else "",
+                     option.expected if _is_a_choice(option) else "", option.help)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n")
 
 
 def _is_a_choice(option):
@@ -264,7 +330,7 @@ def _is_a_choice(option):
 
 
 def renewed(text, parts):
-    """`text` with what stands between `<!-- NAME -->` and `<!-- end -->` made anew."""
+    """`text` with the part between `<!-- NAME -->` and `<!-- end -->` replaced by make()."""
     for name, make in parts.items():
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
         if not marked.search(text):
@@ -274,7 +340,11 @@ def renewed(text, parts):
     return text
 
 
-WHOLE = {"site.cfg": options, "docs/record.schema.json": lambda _: record_schema.text()}
+WHOLE = {"site.cfg": site_cfg, "docs/reference/record.schema.json": lambda _: record_schema.text(),
+         "docs/reference/openapi.json": lambda _: openapi.document(),
+         **{f"iostats/store/new_store.{dialect}.sql":
+            lambda _, dialect=dialect: create_statements(dialect)
+            for dialect in ("sqlite", "postgresql")}}
 
 
 def main():

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """
-docs/licences.md: under which licence each package is that CI installs, from what is installed.
+docs/reference/licences.md: under which licence each package is that CI installs, from what is
+installed.
 
-    .venv/bin/python tools/licences.py > docs/licences.md     after `make lock` and `make setup`
+    .venv/bin/python tools/licences.py > docs/reference/licences.md  after `make lock`, `make setup`
 
 A package that is not installed here (of another Python, of another system) keeps its line.
 """
@@ -17,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from iostats import sinks
 
 HERE = Path(__file__).resolve().parent.parent
-LOCK, LIST = HERE / "tools" / "requirements-ci.txt", HERE / "docs" / "licences.md"
+LOCK, LIST = HERE / "tools" / "requirements-ci.txt", HERE / "docs" / "reference" / "licences.md"
 
 HEAD = """\
 # Licences of the packages that are used
@@ -36,11 +37,14 @@ _FAMILIES = {"MIT": "MIT", "BSD": "BSD", "Apache": "Apache", "MPL": "MPL|Mozilla
              "LGPL": "LGPL|Lesser", "GPL": r"(?<!L)GPL(?!\w)|GNU General", "PSF": "PSF|Python Soft",
              "ISC": "ISC", "MPICH": "MPICH", "Unlicense": "Unlicense|Public Domain"}
 _FOR = {"clustershell": "server", "httptools": "server", "msgspec": "server", "numpy": "server",
-        "rich": "server", "tabulate": "server", "uvloop": "server", "mpi4py": "[mpi]",
+        "rich": "server", "tabulate": "server", "uvloop": "server", "alembic": "[site]",
+        "sqlalchemy": "[site]", "psycopg": "[postgresql]", "psycopg-binary": "[postgresql]",
+        "mpi4py": "[mpi]",
         "jinja2": "server", "markdown-it-py": "[web]", "starlette": "[web]", "uvicorn": "[web]",
         "cairosvg": "[charts]", "mpich": "[mpi]", **{
-            sinks.package_of(sinks.named(name)).lower().replace("_", "-"): f"[{name}]"
-            for name in sinks.names()}, "mfusepy": "the demo and tests", "setuptools": "building"}
+            sinks.get_package(sinks.find_sink(name)).lower().replace("_", "-"): f"[{name}]"
+            for name in sinks.list_names()}, "mfusepy": "the demo and tests",
+        "setuptools": "building"}
 
 
 def of(package):
@@ -58,7 +62,7 @@ def families(licence):
 
 
 def listed(text):
-    """{package: (licence, for what)} of docs/licences.md."""
+    """{package: (licence, for what)} of docs/reference/licences.md."""
     rows = re.findall(r"^\| ([a-z0-9-]+) \| (.*?) \| (.*?) \|$", text, re.MULTILINE)
     return {name: (licence, what) for name, licence, what in rows if name != "package"}
 

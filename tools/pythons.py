@@ -3,7 +3,8 @@ The tests of the node side with Python 3.9, which nodes may have, and those of t
 the newest one.  Random cases are fewer than in `make test`.
 
     python tools/pythons.py           which they are, and where: "3.9.18 /usr/bin/python3.9"
-    python tools/pythons.py test      run the tests with each of them
+    python tools/pythons.py test      run the tests with each of them; with "oldest" after it, with
+                                      Python 3.9 alone
 
 They are looked for on PATH and among pyenv's versions.  Each gets a virtual environment below
 .venv, with the packages of tools/requirements-ci.txt.  What is not found, what these packages
@@ -95,9 +96,11 @@ def main():
     for line in left_out:
         print(f"pythons: left out: {line}")
     failed = 0
+    if sys.argv[2:] == ["oldest"]:
+        wanted = [(release, path) for release, path in wanted if release[:2] == OLDEST]
     for release, path in wanted:
         print(f"{named(release)} {path}", flush=True)
-        if sys.argv[1:] == ["test"]:
+        if sys.argv[1:2] == ["test"]:
             tests = dict.fromkeys(map(str, rooms.tests_of_nodes() if release[:2] == OLDEST
                                       else rooms.tests_of_pure()))
             without = " and ".join(f"not {mark}" for mark in WITHOUT)
@@ -110,7 +113,7 @@ def main():
                 continue
             failed |= subprocess.run(
                 [python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                 f"--numprocesses={2 * (os.cpu_count() or 1)}", "-m", without, *tests],
+                 f"--numprocesses={3 * (os.cpu_count() or 1)}", "-m", without, *tests],
                 cwd=HOME, env={**os.environ, "IOSTATS_EXAMPLES": "20"}).returncode
     return 1 if failed else 0
 

@@ -1,11 +1,10 @@
-"""docs/record.schema.json, made from the classes of iostats/totals/record.py."""
+"""docs/reference/record.schema.json, made from the classes of iostats/totals/record.py."""
 from __future__ import annotations
 
 import inspect
 import json
-import re
 
-from iostats.totals import record
+from iostats.totals import record, record_part
 
 TITLE = "The JSON record of one job"
 ABOUT = ("What iostats_server.py --json writes. Numbers that are not known are null, never 0. New "
@@ -36,15 +35,19 @@ def _type(annotation):
     elif kind in record.CLASSES:
         found = _object(record.CLASSES[kind])
     else:
-        found = dict(record.LIMITS[kind])
+        found = dict(record_part.LIMITS[kind])
     if kind != annotation:
         found["type"] = [found["type"], "null"]
     return found
 
 
 def _descriptions(cls):
-    """{member: text} of the lines below "Attributes:" in the docstring."""
-    lines = inspect.getdoc(cls).partition("Attributes:\n")[2]
-    found = re.findall(r"^    (\w+): ((?:.|\n(?!    \w))*)", lines, re.M)
-    assert {name for name, _ in found} <= set(cls.__annotations__), cls
-    return {name: " ".join(about.split()) for name, about in found}
+    """{member: text} of the comments of its fields, above them or on their lines."""
+    found, above = {}, []
+    for line in inspect.getsource(cls).splitlines():
+        code, _, comment = line.strip().partition("# ")
+        name = code.partition(":")[0]
+        if name in cls.__annotations__ and (above or comment):
+            found[name] = " ".join(" ".join([*above, comment]).split())
+        above = [*above, comment] if comment and not code else []
+    return found

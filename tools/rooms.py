@@ -1,5 +1,6 @@
 """
-The rooms of iostats/, as the package itself states them, for the tests and the Makefile.
+The rooms of iostats/, as the package itself states them, and the packages beside it, such as
+iostats_ldms/, which count as rooms to the right of all others; for the tests and the Makefile.
 
     python tools/rooms.py pure        files of the pure modules, commas between
     python tools/rooms.py tests       their tests
@@ -13,6 +14,7 @@ from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
 PACKAGE = HOME / "iostats"
+BESIDE = sorted(path.parent.name for path in HOME.glob("iostats_*/__init__.py"))
 
 
 def doc(path):
@@ -21,19 +23,24 @@ def doc(path):
 
 
 def order():
-    """The rooms from left to right, as iostats/__init__.py has them."""
+    """The rooms from left to right, as iostats/__init__.py has them, and the packages beside."""
     [line] = re.findall(r"(?m)^    (base <(?:[^\n]|\n +<)*)$", doc(PACKAGE / "__init__.py"))
-    return re.split(r"\s*<\s*", line)
+    return [*re.split(r"\s*<\s*", line), *BESIDE]
 
 
 def rooms():
     """The directories that are there."""
-    return {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    return {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | set(BESIDE)
+
+
+def directory(room):
+    """The directory of a room, or of a package beside iostats/."""
+    return HOME / room if room in BESIDE else PACKAGE / room
 
 
 def modules(room):
     """{name in the room: file}, directories inside it included: "sources.llite"."""
-    top = PACKAGE / room
+    top = directory(room)
     return {".".join(path.relative_to(top).with_suffix("").parts): path
             for path in sorted(top.rglob("*.py")) if path.name != "__init__.py"}
 
@@ -44,7 +51,7 @@ def stated(room, what):
     "Standard library only"): "Pure: all.", "Pure: all but a, b.", "Pure: a, b." or "Pure."
     """
     found = re.search(rf"(?m)^{what}(?:: (?P<but>all but )?(?P<names>(?:[^.]|\.(?=\w))+))?\.$",
-                      doc(PACKAGE / room / "__init__.py"))
+                      doc(directory(room) / "__init__.py"))
     if not found:
         return {}
     every = modules(room)
@@ -54,7 +61,7 @@ def stated(room, what):
              if name == wanted or name.startswith(f"{wanted}.")}
     missing = {wanted for wanted in re.split(r",\s+", found["names"])
                if not any(name == wanted or name.startswith(f"{wanted}.") for name in every)}
-    assert not missing, f"iostats/{room}/__init__.py: no module {', '.join(sorted(missing))}"
+    assert not missing, f"{directory(room)}/__init__.py: no module {', '.join(sorted(missing))}"
     return {name: path for name, path in every.items() if (name in named) != bool(found["but"])}
 
 
@@ -70,7 +77,8 @@ def tests_of_pure():
     """
     found, all_pure = [], set(pure())
     for path in pure():
-        room, *package, name = path.relative_to(PACKAGE).with_suffix("").parts
+        room, *package, name = path.relative_to(
+            HOME if path.relative_to(HOME).parts[0] in BESIDE else PACKAGE).with_suffix("").parts
         names = [name, "_".join((*package, name))]
         if package and all_pure.issuperset(set(path.parent.glob("*.py")) - {
                 path.parent / "__init__.py"}):
