@@ -23,8 +23,9 @@ except ModuleNotFoundError as error:
     venv = os.path.join(HOME, "venv")                   # of `make install-...`
     if os.path.exists(venv + "/bin/python") and sys.prefix != venv:
         os.execv(venv + "/bin/python", [venv + "/bin/python", "-I", __file__, *sys.argv[1:]])
+    of_site = error.name in ("sqlalchemy", "alembic")
     sys.exit(f"iostats: the server needs the Python package {error.name!r}: sudo make "
-             f"install-node, or from the checkout into a virtual environment: python3 -m pip "
-             f"install '.[server]'")
+             f"install-{'site' if of_site else 'node'}, or from the checkout into a virtual "
+             f"environment: python3 -m pip install '.[server{',site' if of_site else ''}]'")
 
 sys.exit(status)

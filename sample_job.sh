@@ -20,7 +20,8 @@
 #
 # What can be set:
 #     DATA           a directory on Lustre to work in          (default: the directory of the submission)
-#     IOSTATS_HOME   where iostats_client.py lies           (default: where this script is)
+#     IOSTATS_HOME   where iostats_client.py lies           (default: where this script is; without
+#                                                           one `iostats` on the PATH is used)
 #     PYTHON         for the server; needs iostats[server]  (default: python3)
 #     NODE_PYTHON    for the client; needs nothing          (default: python3)
 #     REPORT         where the report goes                  (default: the job's output)
@@ -63,6 +64,11 @@ DATA=${DATA:-$HERE}
 DIRECTORY=${NODE_DATA:-$DATA}/iostats-sample-${JOB//[^A-Za-z0-9._-]/_}
 SERVER_HOST=${SERVER_HOST:-$(hostname -s)}
 CLIENT=("${NODE_PYTHON:-python3}" -I -S "$IOSTATS_HOME/iostats_client.py")
+SERVER=("${PYTHON:-python3}" "$IOSTATS_HOME/iostats_server.py")
+if [ ! -e "$IOSTATS_HOME/iostats_client.py" ]; then         # installed by pip or a module
+    IOSTATS_HOME=$(dirname "$(readlink -f "$(command -v iostats)")")/../share/iostats
+    CLIENT=(iostats) SERVER=(iostats server)
+fi
 read -ra OPTIONS <<<"${IOSTATS_OPTIONS:-} --job $JOB"
 
 # ---- what each node does, when this script calls itself on it -------------------------------------
@@ -94,7 +100,7 @@ on_each_node() {
 mkdir -p "$DIRECTORY" || exit
 
 # 1. The server of this job, on the job's first node: it waits for all nodes, then prints.
-"${PYTHON:-python3}" "$IOSTATS_HOME/iostats_server.py" --job "$JOB" --nodes "$NODES" \
+"${SERVER[@]}" --job "$JOB" --nodes "$NODES" \
     ${REPORT:+--output "$REPORT"} ${IOSTATS_SERVER_OPTIONS:-} &
 server=$!
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 
-from iostats.base.errors import UNREADABLE, IostatsError
-from iostats.cli import OF_IOSTATS, entry_point
+from iostats.base.errors import UNREADABLE, IostatsError, describe_error
+from iostats.cli import ADDED, OF_IOSTATS, entry_point
 
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
@@ -17,6 +18,9 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats top [options]                  who loads the file systems now
        iostats nodes [options] [NODES]        what each compute node did
        iostats events [options]               what went wrong, when and where
+       iostats capacity [options]             how full the targets are
+       iostats targets [options]              their requests, grants, threads
+       iostats quota [options]                who is near a quota
        iostats query LEVEL [options]          what storage servers counted
        iostats start|stop|show [options]      on a node; as iostats_client.py
        iostats doctor [options]               what is in the way here; likewise
@@ -27,10 +31,11 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats ldms SUBCOMMAND [options]      one file describes LDMS and agents
        iostats config [--check] [options]     what is in force, and why
        iostats store [--rebuild]              check the site's store, rebuild it
+       iostats import FILE ...                old jobs, from jobHarvest's points
        iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
 
 `iostats JOB` is `iostats report JOB`.  Each subcommand has --help;
-`iostats --version` prints the release.
+`iostats --version` prints the version and the commit.
 """
 
 
@@ -41,28 +46,33 @@ def main(arguments: list[str] | None = None) -> int:
     if role[:1].isdigit():                            # a job
         role, rest = "report", arguments
     if role != "run":                                 # which leaves the command's as they are
-        entry_point.with_streams()
-    if role in OF_IOSTATS:
+        entry_point.open_standard_streams()
+    if role in OF_IOSTATS or role in ADDED:
+        module = ADDED.get(role, f"iostats.cli.{role}")
         try:
-            status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
+            status: int = importlib.import_module(module).main(rest)
         except SystemExit as ended:                   # argparse's, after a help text
-            status = ended.code  # type: ignore[assignment]
+            status = ended.code  # type: ignore[assignment]    # argparse exits with an int
         except IostatsError as error:
             print(f"iostats: {error}", file=sys.stderr)
             status = error.exit_status
         except OSError as error:
-            print(f"iostats: {str(error) or entry_point.NO_MEMORY}", file=sys.stderr)
+            print(f"iostats: {describe_error(error) or entry_point.NO_MEMORY}", file=sys.stderr)
+            if error.errno == errno.ENOMEM:           # the interpreter's end would print failures
+                entry_point.end(UNREADABLE, is_short=True)
             return UNREADABLE
         except KeyboardInterrupt:                     # as a role is imported
             return 130
         except (MemoryError, SystemError):            # what compile() raises without memory
             print(f"iostats: {entry_point.NO_MEMORY}", file=sys.stderr)
+            entry_point.end(UNREADABLE, is_short=True)
             return UNREADABLE
         except ImportError as error:
             if not isinstance(error, ModuleNotFoundError):        # a library has no memory
                 print(f"iostats: {error}", file=sys.stderr)
                 return UNREADABLE
-            if (error.name or "").partition(".")[0] == "iostats":
+            package, _, inside = (error.name or "").partition(".")
+            if package == "iostats" or (inside and package == module.partition(".")[0]):
                 raise
             make, extra = "install-node (or install-login)", "server"
             if role in ("collector", "ldms", "web"):
@@ -71,11 +81,11 @@ def main(arguments: list[str] | None = None) -> int:
                   f"from the checkout into a virtual environment: python3 -m pip install "
                   f"'.[{extra}]'", file=sys.stderr)
             return UNREADABLE
-        return status if role == "run" else entry_point.finished(status)
+        return status if role == "run" else entry_point.flush_output(status)
     if role in ("", "-h", "--help"):
-        return entry_point.finished(0 if role else 2, USAGE)
+        return entry_point.flush_output(0 if role else 2, USAGE)
     from iostats.cli.node import main as run
-    return entry_point.finished(run(arguments))
+    return entry_point.flush_output(run(arguments))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class KernelLog:
         self._lock = threading.Lock()
         self._text, self._gone, self._next = bytearray(), 0, _FIRST
 
-    def say(self, level: int, text: str) -> None:
+    def emit(self, level: int, text: str) -> None:
         """A line of Lustre's: `Lustre: ` or `LustreError: ` comes before it."""
         label = "LustreError" if level == ERROR else "Lustre"
         usec = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000

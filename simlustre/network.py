@@ -26,12 +26,20 @@ RETRY_S = 0.02
 SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 # What --ctl tells a storage server.
 COMMANDS = {
-    "stop": "stop TARGET: it is on no server, so its clients wait",
-    "start": "start TARGET: its counters begin anew, its clients connect again",
-    "restart": "restart [TARGET]: both; without a target, all of this storage server",
-    "failover": "failover TARGET SERVER: stopped here, started there",
-    "evict": "evict NID [TARGET]: throw a client out, of all targets here or of one",
-    "health": "health WORDS: what health_check says from now on",
+    "stop": "stop TARGET: stop a target; its clients wait until it starts",
+    "start": "start TARGET: start it with counters at 0; its clients reconnect",
+    "restart": "restart [TARGET]: stop and start it; without a target, all of this storage server",
+    "failover": "failover TARGET SERVER: stop it here, start it on another server",
+    "evict": "evict NID [TARGET]: evict a client from all targets here, or from one",
+    "health": "health WORDS: the text that health_check shows",
+    "lnet": "lnet dropped N, lnet resent N, lnet waiting N, or lnet up NID, lnet down NID, lnet "
+            "health N: messages that LNet drops or resends, or that wait for each client; a "
+            "router; the health of the interface",
+    "changelog": "changelog MDT RECORDS: the number of records that the user cl1 has not cleared",
+    "hsm": "hsm MDT DONE FAILED: the numbers of requests that a copytool has completed and failed",
+    "wait": "wait SERVICE US: the time that each request waits for a thread of ost_io, ost or mdt",
+    "quota": "quota FS user|group|project ID HARD GRANTED: a limit, and what is granted, in KiB",
+    "fill": "fill TARGET PERCENT: the part of its space that is used, besides what clients write",
 }
 _OK, _EVICTED, _UNKNOWN = "ok", "evicted", "unknown"
 

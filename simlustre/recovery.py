@@ -34,8 +34,8 @@ class Recovery:
         is_over: requests are served.
     """
 
-    def __init__(self, name: str, clients: dict, window_s: float, release: str, say):
-        self._name, self._window_s, self._say = name, window_s, say
+    def __init__(self, name: str, clients: dict, window_s: float, release: str, emit):
+        self._name, self._window_s, self._emit = name, window_s, emit
         self._named_at = _NAMED_AT.get(release)
         self._most, self.missing = len(clients), dict(clients)
         self._began = self._ended = None        # seconds since 1970
@@ -49,19 +49,19 @@ class Recovery:
         if self._began is None:
             self._began = now
             one = self._most == 1
-            self._say(WARNING, f"{self._name}: Will be in recovery for at least "
-                      f"{_minutes(self._window_s)}, or until {self._most} client{'s' * (not one)} "
-                      f"reconnect{'s' * one}")
+            self._emit(WARNING, f"{self._name}: Will be in recovery for at least "
+                       f"{_minutes(self._window_s)}, or until {self._most} client{'s' * (not one)} "
+                       f"reconnect{'s' * one}")
         del self.missing[uuid]
         if not self.missing:
             self._finish(now, {})
 
-    def look(self, now: float) -> dict:
+    def scan(self, now: float) -> dict:
         """{uuid: NID} of those to evict, as the time has run out; {} in all other cases."""
         if self.is_over or self._began is None or now < self._began + self._window_s:
             return {}
         stale, self.missing = self.missing, {}
-        self._say(WARNING, f"{self._name}: recovery is timed out, evict stale exports")
+        self._emit(WARNING, f"{self._name}: recovery is timed out, evict stale exports")
         self._finish(now, stale)
         return stale
 
@@ -69,15 +69,15 @@ class Recovery:
         self.is_over, self._ended, self._stale = True, now, len(stale)
         if self._named_at:
             for uuid, nid in stale.items():
-                self._say(WARNING, f"37:0:(genops.c:{self._named_at}:"
-                          f"class_disconnect_stale_exports()) {self._name}: disconnect stale "
-                          f"client {uuid}@{nid}")
+                self._emit(WARNING, f"37:0:(genops.c:{self._named_at}:"
+                           f"class_disconnect_stale_exports()) {self._name}: disconnect stale "
+                           f"client {uuid}@{nid}")
         if stale:
-            self._say(WARNING, f"{self._name}: disconnecting {len(stale)} stale clients")
+            self._emit(WARNING, f"{self._name}: disconnecting {len(stale)} stale clients")
         back = self._most - len(stale)
-        self._say(INFO, f"{self._name}: Recovery over after "
-                  f"{_minutes(max(now - self._began, 1))}, of {self._most} clients {back} "
-                  f"recovered and {len(stale)} {'was' if len(stale) == 1 else 'were'} evicted.")
+        self._emit(INFO, f"{self._name}: Recovery over after "
+                   f"{_minutes(max(now - self._began, 1))}, of {self._most} clients {back} "
+                   f"recovered and {len(stale)} {'was' if len(stale) == 1 else 'were'} evicted.")
 
     def status(self, now: float) -> str:
         """recovery_status."""

@@ -28,6 +28,7 @@ from .counters import RELEASES
 from .kernel_log import INFO, WARNING, KernelLog
 from .network import COMMANDS, Network, NetworkError, decoded, encoded
 from .recovery import Recovery
+from .server_metrics import BULK, OF_MDT, OTHER, QUOTA_KINDS, ServiceMetrics, requests_by_service
 from .target import Target
 
 PRECREATED = 32
@@ -41,6 +42,11 @@ class StorageServer:
         targets: name -> Target; those that are started.
         lock: for all of them, between the thread that counts and the one that shows.
         log: the KernelLog.
+        services: {name: ServiceMetrics}; all three, whatever targets there are.
+        quotas: {file system: {(kind, id): (KiB of the hard limit, KiB granted)}}.
+        messages, dropped, resent, routers, lnet_health: of LNet.  Each request is a message, and
+            so is its answer.
+        waiting, most_waiting: messages that wait for a credit of each client, now and at most.
         boot_id: of this simulated machine, which "boots" when it is started.
     """
 
@@ -52,6 +58,11 @@ class StorageServer:
         self._release, self._recovery_s, self.log = release, recovery_s, KernelLog()
         self.lock = threading.RLock()
         self.health, self.boot_id = "healthy", str(uuid.uuid4())
+        self.messages = self.dropped = self.resent = self.waiting = self.most_waiting = 0
+        self.lnet_health = 1000
+        self.routers: dict = {}             # NID -> "up" or "down"
+        self.services = {name: ServiceMetrics(self.release) for name in (BULK, OTHER, OF_MDT)}
+        self.quotas: dict = {}
         self.version = 0                    # goes up when targets come or go
         self.targets: dict = {}
         self._stopped: dict = {}            # name -> cleanup_s, {uuid: NID} of its clients
@@ -76,11 +87,11 @@ class StorageServer:
 
     def _start(self, target: str, cleanup_s: int, clients: dict) -> None:
         recovery = Recovery(target, clients if self._recovery_s else {}, self._recovery_s,
-                            self._release, self.log.say)
+                            self._release, self.log.emit)
         self.targets[target] = Target(target, self.release, time.time_ns(), cleanup_s,
                                       self.network.count_start(target), recovery)
         self._stopped.pop(target, None)
-        self.log.say(INFO, f"{target}: Imperative Recovery not enabled, recovery window 300-900")
+        self.log.emit(INFO, f"{target}: Imperative Recovery not enabled, recovery window 300-900")
         self.network.announce(target, self.name)
         self.version += 1
 
@@ -88,7 +99,7 @@ class StorageServer:
         one = self._own(target)
         had = self._stopped[target] = one.cleanup_s, {**one.recovery.missing, **one.clients()}
         del self.targets[target]
-        self.log.say(WARNING, f"server umount {target} complete")
+        self.log.emit(WARNING, f"server umount {target} complete")
         self.version += 1
         return had
 
@@ -97,7 +108,7 @@ class StorageServer:
             time.sleep(_LOOK_EVERY_S)
             with self.lock:
                 for target in self.targets.values():
-                    target.evict_uuids(target.recovery.look(time.time()))
+                    target.evict_uuids(target.recovery.scan(time.time()))
 
     def _own(self, target: str) -> Target:
         if target not in self.targets:
@@ -126,6 +137,7 @@ class StorageServer:
     def answer(self, message: dict) -> dict:
         """The answer to one message of a client, another storage server, or --ctl."""
         what = message["do"]
+        self.messages += 1
         if what == "hello":
             return {"is": "ok", "targets": list(self.targets)}
         if what == "ctl":
@@ -162,6 +174,8 @@ class StorageServer:
             return {"is": "recovering"}
         elif what == "count":
             target.count(time.time_ns(), nid, message["job"], message["counts"])
+            for service, requests in requests_by_service(target.kind, message["counts"]).items():
+                self.services[service].count(requests)
             if message["objects"]:
                 self._plan(message["target"], *message["objects"])
         return {"is": "ok"}
@@ -202,7 +216,10 @@ class StorageServer:
         commands = {                        # words behind it: at least, at most
             "stop": (self._told_stop, 1, 1), "start": (self._told_start, 1, 1),
             "restart": (self._told_restart, 0, 1), "failover": (self._told_failover, 2, 2),
-            "evict": (self._told_evict, 1, 2), "health": (self._told_health, 1, 99)}
+            "evict": (self._told_evict, 1, 2), "health": (self._told_health, 1, 99),
+            "fill": (self._fill, 2, 2), "lnet": (self._lnet, 2, 2),
+            "changelog": (self._changelog, 2, 2), "hsm": (self._hsm, 3, 3),
+            "wait": (self._wait, 2, 2), "quota": (self._quota, 5, 5)}
         command, *rest = words
         if command not in commands:
             raise NetworkError(f"no command {command!r}; there are: {', '.join(commands)}")
@@ -253,8 +270,8 @@ class StorageServer:
             gone = {one.name: one.evict(nid) for one in chosen}
             for target, uuids in gone.items():
                 for uuid in uuids:
-                    self.log.say(WARNING, f"{target}: evicting {uuid} (at {nid}) by "
-                                 f"administrative request")
+                    self.log.emit(WARNING, f"{target}: evicting {uuid} (at {nid}) by "
+                                  f"administrative request")
         if not any(gone.values()):
             raise NetworkError(f"{nid}: not connected to {', '.join(gone)}")
         return f"{nid}: evicted by {', '.join(name for name, uuids in gone.items() if uuids)}"
@@ -262,3 +279,59 @@ class StorageServer:
     def _told_health(self, *words: str) -> str:
         self.health = " ".join(words)
         return f"health_check: {self.health}"
+
+    def _fill(self, target: str, percent: str) -> str:
+        if not (percent.isdigit() and int(percent) <= 100):
+            raise NetworkError(f"{target}: expected 0 to 100 percent, got {percent!r}")
+        with self.lock:
+            self._own(target).fill(int(percent))
+        return f"{target}: {percent} % of its space is used"
+
+    def _changelog(self, target: str, records: str) -> str:
+        if not records.isdigit():
+            raise NetworkError(f"{target}: expected a number of records, got {records!r}")
+        with self.lock:
+            self._own(target).changelog_records = int(records)
+        return f"{target}: cl1 has {records} records to clear"
+
+    def _hsm(self, target: str, done: str, failed: str) -> str:
+        if not (done + failed).isdigit():
+            raise NetworkError(f"{target}: expected two numbers of requests, got {done} {failed}")
+        with self.lock:
+            metrics = self._own(target).metrics
+            metrics.hsm_done, metrics.hsm_failed = int(done), int(failed)
+        return f"{target}: a copytool has completed {done} requests, and failed at {failed}"
+
+    def _wait(self, service: str, us: str) -> str:
+        if service not in self.services or not us.isdigit():
+            raise NetworkError(f"wait {service} {us}: expected {COMMANDS['wait']}")
+        self.services[service].wait_us = int(us)
+        return f"{service}: requests wait {us} us for a thread"
+
+    def _quota(self, file_system: str, kind: str, number: str, hard: str, granted: str) -> str:
+        if kind not in QUOTA_KINDS or not (number + hard + granted).isdigit():
+            raise NetworkError(f"quota: expected {COMMANDS['quota']}")
+        with self.lock:
+            self._own(f"{file_system}-MDT0000")
+            self.quotas.setdefault(file_system, {})[kind, int(number)] = int(hard), int(granted)
+        return f"{file_system}: {kind} {number} has {granted} of {hard} KiB"
+
+    def _lnet(self, what: str, value: str) -> str:
+        with self.lock:
+            if what == "dropped" and value.isdigit():
+                self.dropped += int(value)
+                return f"LNet: {value} messages dropped"
+            if what == "resent" and value.isdigit():
+                self.resent += int(value)
+                return f"LNet: {value} messages resent"
+            if what == "waiting" and value.isdigit():
+                self.waiting = int(value)
+                self.most_waiting = max(self.waiting, self.most_waiting)
+                return f"LNet: {value} messages wait for each client"
+            if what == "health" and value.isdigit() and int(value) <= 1000:
+                self.lnet_health = int(value)
+                return f"LNet: the health of {self.nid} is {value}"
+            if what in ("up", "down") and "@" in value:
+                self.routers[value] = what
+                return f"LNet: {value} is {what}"
+        raise NetworkError(f"lnet {what} {value}: expected {COMMANDS['lnet']}")

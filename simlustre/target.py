@@ -22,11 +22,16 @@ import re
 from . import job_stats_text, text
 from .counters import INSIDE, TRANSFERS, CounterFile, Release, log2_row, target_table
 from .recovery import Recovery
+from .server_metrics import TargetMetrics
 
 NS = 10**9
 NAME = re.compile(r"([A-Za-z0-9_-]{1,8})-((?:OST|MDT)[0-9a-f]{4})")
 MOST_OF_JOB_ID = 31                 # LUSTRE_JOBID_SIZE, with its NUL, is 32
 WHOLE_SECONDS = ("2.8", "2.12")
+TOTAL_KBYTES, TOTAL_INODES = 1 << 30, 1 << 20       # 1 TiB; a twentieth is reserved
+RESERVED_KBYTES = TOTAL_KBYTES // 20
+# Requests that make an inode, or remove one.
+_MAKE, _REMOVE = ("create", "mknod", "mkdir"), ("destroy", "unlink", "rmdir")
 
 
 class Entry:
@@ -68,6 +73,8 @@ class Target:
         instance: how often it was started.
         evicted: how many clients since then.
         recovery: the Recovery of this start.
+        inodes_used: made by requests and not removed.
+        metrics: its TargetMetrics.
     """
 
     def __init__(self, name: str, release: Release, now_ns: int, cleanup_s: int = 600,
@@ -76,13 +83,14 @@ class Target:
         self.instance = instance
         self.recovery = recovery or Recovery(name, {}, 0, "", None)
         self.kind = NAME.fullmatch(name)[2][:3]
-        self.evicted = 0
+        self.changelog_records = 0          # that its one user has not cleared
+        self.evicted = self._written = self._filled_kbytes = self.inodes_used = 0
         self.table = target_table(release, self.kind)
         of_exports = dict(self.table)
         if release.counts_inside and self.kind == "OST":
             of_exports.update((inside, ("reqs", 0)) for inside in INSIDE)
         self._of_exports = of_exports
-        self.stats = CounterFile(self.table)
+        self.stats, self.metrics = CounterFile(self.table), TargetMetrics()
         self.exports: dict = {}             # NID -> Export
         self._evicted_uuids: set = set()
         self._entries: dict = {}            # job id -> Entry, in the order of the file
@@ -142,7 +150,11 @@ class Target:
     def count(self, now_ns: int, nid: str, job: str, counts: list) -> None:
         """`counts`: [[counter, amount, times], ...] of one request; `job`: "" for none."""
         export = self.exports[nid].file
+        self.metrics.count(counts)
         for name, amount, times in counts:
+            if name == "write_bytes":
+                self._written += amount * times
+            self.inodes_used += times * ((name in _MAKE) - (name in _REMOVE))
             self.stats.add(name, amount, times)
             export.add(name, amount, times)
             if name in TRANSFERS:
@@ -158,6 +170,16 @@ class Target:
         entry.seen_ns = now_ns
         for name, amount, times in counts:
             entry.add(name, amount, times)
+
+    # -- capacity
+
+    def fill(self, percent: int) -> None:
+        """So much of the space is used by files that no client writes here."""
+        self._filled_kbytes = TOTAL_KBYTES * percent // 100
+
+    def kbytes_free(self) -> int:
+        """What is free after all that was ever written: as if no file were written twice."""
+        return max(0, TOTAL_KBYTES - self._filled_kbytes - self._written // 1024)
 
     # -- job_stats
 

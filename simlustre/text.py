@@ -37,7 +37,7 @@ def stats(file: CounterFile, release: Release, now_ns: int) -> str:
 
 def osc_rpc_stats(file: RpcHistograms, release: Release, now_ns: int) -> str:
     dio = ["DIO RPCs in flight: 0"] if release.rpc_latency else []
-    lines = (_rpc_header(file, release, now_ns)
+    lines = (histogram_header(file, release, now_ns)
              + ["read RPCs in flight:  0", "write RPCs in flight: 0"] + dio
              + ["pending write pages:  0", "pending read pages:   0"]
              + _bulk_sections(file, release, "%"))
@@ -49,7 +49,7 @@ def osc_rpc_stats(file: RpcHistograms, release: Release, now_ns: int) -> str:
 def mdc_rpc_stats(file: RpcHistograms, release: Release, now_ns: int) -> str:
     """First the modifying RPCs, in one column; since 2.11 the (idle) bulk sections as well."""
     percent = release.mdc_percent
-    lines = _rpc_header(file, release, now_ns) + [
+    lines = histogram_header(file, release, now_ns) + [
         "modify_RPCs_in_flight:  0", "", "\t\t\tmodify",
         f"rpcs in flight        rpcs   {percent} cum {percent}"]
     lines += [f"{row}:\t\t{column}" for row, column in _column(file, ("flight", "modify"), 0)]
@@ -89,7 +89,8 @@ def sumsq_of(value: int, release: Release) -> int:
     return min(value, MAX_S64) if release.saturates else value % (1 << 64)      # %llu
 
 
-def _rpc_header(file: RpcHistograms, release: Release, now_ns: int) -> list:
+def histogram_header(file, release: Release, now_ns: int) -> list:
+    """Of a file of histograms, with `start_ns`."""
     if not release.shows_start:
         return [f"snapshot_time:         {_seconds(now_ns)} (secs.nsecs)"]
     return [f"{'snapshot_time:':<25} {_seconds(now_ns)} secs.nsecs",

@@ -1,8 +1,8 @@
 """
-What everything uses: errors, units, site.cfg, job ids and node lists, private files.
-
-It knows nothing of Lustre, of messages or of commands.
+The base of all other rooms: errors, units, site.cfg, job ids, node lists and private files.  It has
+no code about Lustre, messages or commands.
 
 Standard library only.
-Pure: errors, units, job_facts, job_id, node_list, sacct_time, strict_json, text, cooperative.
+Pure: errors, units, job_facts, job_id, job_ports, node_list, sacct_time, strict_json, text,
+cooperative.
 """

@@ -5,40 +5,44 @@ Addresses of host names, for programs that run for months and connect to many ho
     found = addresses.get("node-23", 411, 3.0)                  waits up to 3 s
     found = await addresses.when_known("node-23", 411, 3.0)     the same, with asyncio
 
-getaddrinfo() takes up to half a minute for a name whose name server does not answer, and nothing
-interrupts it.  So each name is looked up in a thread of its own, once at a time, and no name waits
-for another.  An answer is used for an hour, while it is refreshed in the background each minute: a
-name server that fails for a while stops nothing that has run before.  An IP address is used as it
-is.
+getaddrinfo() takes up to half a minute where the name server does not answer, and cannot be
+interrupted.  So each name is resolved in its own thread, by one thread at a time, and no name
+delays another.  An answer is cached for an hour and refreshed in the background after a minute:
+hosts that were resolved before stay reachable while the name server fails.  An IP address is not
+looked up.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import threading
 import time
-from collections import namedtuple
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from iostats.base.named_tuple import NamedTuple
+from iostats.base.option_kinds import is_ip_address
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    AddressInfo = tuple[Any, ...]               # as getaddrinfo() gives them
+    AddressInfo = tuple[Any, ...]               # an element of what getaddrinfo() returns
 
 _FRESH_S, _USABLE_S = 60.0, 3600.0
-_MOST_THREADS = 512                             # of names without an answer
+_MOST_THREADS = 512                             # for names that are not answered yet
 _MOST_KNOWN = 100_000
 
-_Answer = namedtuple("_Answer", "addresses at")
+
+class _Answer(NamedTuple):
+    addresses: Any
+    at: float
 
 
 class Addresses:
-    """Looks up addresses; `resolve` is called as socket.getaddrinfo, `clock` gives seconds."""
+    """A cache of addresses; `resolve` is called as socket.getaddrinfo, `clock` returns seconds."""
 
     def __init__(self, resolve: Callable[..., list[AddressInfo]] = socket.getaddrinfo,
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,31 +53,31 @@ class Addresses:
 
     def get(self, host: str, port: int, timeout_s: float,
             kind: int = socket.SOCK_STREAM) -> list[AddressInfo]:
-        """What getaddrinfo() gives of a host; OSError, TimeoutError without an answer in time."""
-        known = self._at_hand(host, port, kind)
-        if isinstance(known, list):
-            return known
+        """Resolve a host as getaddrinfo() does; raises OSError, also when `timeout_s` is over."""
+        cached = self._get_cached_or_pending(host, port, kind)
+        if isinstance(cached, list):
+            return cached
         try:
-            return known.result(timeout_s)
+            return cached.result(timeout_s)
         except FutureTimeout:
-            raise _no_answer(host, timeout_s) from None
+            raise make_timeout_error(host, timeout_s) from None
 
-    async def when_known(self, host: str, port: int, timeout_s: float,
-                         kind: int = socket.SOCK_STREAM) -> list[AddressInfo]:
-        """The same, for asyncio."""
-        known = self._at_hand(host, port, kind)
-        if isinstance(known, list):
-            return known
-        waiting = asyncio.wrap_future(known)
+    async def resolve_async(self, host: str, port: int, timeout_s: float,
+                            kind: int = socket.SOCK_STREAM) -> list[AddressInfo]:
+        """Resolve a host like `get`, for asyncio."""
+        cached = self._get_cached_or_pending(host, port, kind)
+        if isinstance(cached, list):
+            return cached
+        waiting = asyncio.wrap_future(cached)
         done, _ = await asyncio.wait({waiting}, timeout=timeout_s)
         if not done:
-            raise _no_answer(host, timeout_s)
+            raise make_timeout_error(host, timeout_s)
         return waiting.result()
 
-    def _at_hand(self, host: str, port: int, kind: int
+    def _get_cached_or_pending(self, host: str, port: int, kind: int
                  ) -> list[AddressInfo] | Future[list[AddressInfo]]:
-        """The addresses of a host that is known, or the look-up that is under way."""
-        if is_address(host):
+        """Return the cached addresses of a host, or the Future of the look-up in progress."""
+        if is_ip_address(host):
             return socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
         key = host, port, kind
         with self._lock:
@@ -81,12 +85,13 @@ class Addresses:
             age_s = now - answer.at if answer else _USABLE_S
             if answer and age_s < _FRESH_S:
                 return list(answer.addresses)
-            pending = self._pending.get(key) or self._start(key)
+            pending = self._pending.get(key) or self._start_look_up(key)
             return list(answer.addresses) if answer and age_s < _USABLE_S else pending
 
-    def _start(self, key: tuple[str, int, int]) -> Future[list[AddressInfo]]:
+    def _start_look_up(self, key: tuple[str, int, int]) -> Future[list[AddressInfo]]:
+        """Start the look-up of one host in a thread of its own."""
         future: Future[list[AddressInfo]] = Future()
-        future.set_running_or_notify_cancel()           # who stops waiting does not cancel it
+        future.set_running_or_notify_cancel()   # a caller that stops waiting does not cancel it
         if len(self._pending) >= _MOST_THREADS:
             future.set_exception(socket.gaierror(socket.EAI_AGAIN, (
                 f"{_MOST_THREADS} other names are without an answer of the name server")))
@@ -97,6 +102,7 @@ class Addresses:
         return future
 
     def _look_up(self, key: tuple[str, int, int], future: Future[list[AddressInfo]]) -> None:
+        """Resolve one host in the current thread, and set the result of its Future."""
         host, port, kind = key
         try:
             addresses = self._resolve(host, port, type=kind)
@@ -115,15 +121,7 @@ class Addresses:
         future.set_result(addresses)
 
 
-def is_address(host: str) -> bool:
-    """True for an IP address, of IPv6 also with a zone (fe80::1%eth0); False for a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _no_answer(host: str, timeout_s: float) -> OSError:
+def make_timeout_error(host: str, timeout_s: float) -> OSError:
+    """Return the error for a name server that did not answer in time."""
     return socket.timeout(f"no address of {host} within {timeout_s:g} s: the name server does not "
                           f"answer")

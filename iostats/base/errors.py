@@ -1,18 +1,20 @@
 """
-What can go wrong, one class each, and the exit status that each ends a command with.
+The errors that a user can act on: their text is one line, and each has an exit status.
 
-    IostatsError
-      UsageError            2   the command line is wrong
-      ConfigError           2   site.cfg, or an IOSTATS_ variable, is wrong
-      StatsSyntaxError      1   a counter file has a line that is not of its form
-      JobStatsSyntaxError   1   a job's entry in a job_stats file is not of its form
-      NotReadable           1   counters are there, and none of them could be read
-      StateError            1   the start snapshot is there and is not usable
-      NoStart               2   `stop` without `start`
-      NotDelivered          3   the server was not reached, or refused; the delta is kept
-      WireError             -   a message is not of its form (JSON-RPC code with it)
+    IostatsError           1
+      UsageError           2  the command line, or an address of the pages, is wrong
+      ConfigError          2  site.cfg, or an IOSTATS_ variable, is wrong
+      StatsSyntaxError     1  a line of a counter file has an unexpected format
+      JobStatsSyntaxError  1  a job's entry in a job_stats file has an unexpected format
+      NotReadable          1  no counter file could be read
+      AccessDenied         1  the job belongs to another user
+      StateError           1  a file or store of ours is damaged, full, or not usable
+      MissingStart         2  `stop` without `start`
+      NotDelivered         3  the server was not reached, or refused the report; the delta is stored
+      WireError            -  a message has an unexpected format (with its JSON-RPC code)
 
 A message says where, what was expected, what was there, what to do next.
+docs/explanation/architecture.md has those of the other rooms, and where each is caught.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from __future__ import annotations
 DONE, UNREADABLE, BAD_USAGE, NOT_REACHED = 0, 1, 2, 3
 
 # What Python raises where an answer has not the form that is read out of it.
-NOT_OF_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+FORMAT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
+                 RecursionError)
 
 _LONGEST = 2000                    # characters of a message: more of a damaged file says no more
 
@@ -30,21 +33,29 @@ _JOINERS = "\u200c\u200d"
 _BLANKS = "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200b)))
 
 
-def is_shown(text: str) -> bool:
-    """Whether a terminal can be given `text` as it is."""
+def is_printable(text: str) -> bool:
+    """True if `text` can be printed on a terminal as it is."""
     return text.isprintable() or all(c.isprintable() or c in _JOINERS for c in text)
 
 
 def one_line(text: object) -> str:
     """
-    `text` with everything that could move a terminal's cursor, or turn the direction of writing,
-    made visible; letters of all scripts stay, and each kind of blank is one.
+    Return `text` with all control characters, and marks that change the direction of writing, made
+    visible; letters of all scripts stay, and each kind of blank becomes a space.
     """
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(c if is_shown(c) else " " if c in _BLANKS else "\\x%02x" % ord(c)
+    return "".join(c if is_printable(c) else " " if c in _BLANKS else "\\x%02x" % ord(c)
                    for c in text)
+
+
+def describe_error(error: BaseException) -> str:
+    """The message of an error in one line; of the kernel's without its number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return one_line(error)
+    where = "" if error.filename is None else f"{error.filename}: "
+    return one_line(where + error.strerror)
 
 
 class IostatsError(Exception):
@@ -60,19 +71,19 @@ class IostatsError(Exception):
 
 
 class UsageError(IostatsError):
-    """A command line that cannot be carried out."""
+    """The command line is wrong."""
 
     exit_status = BAD_USAGE
 
 
 class ConfigError(IostatsError):
-    """A choice in site.cfg, the environment or on the command line that does not exist."""
+    """A value in site.cfg, the environment or on the command line is not allowed."""
 
     exit_status = BAD_USAGE
 
 
 class StatsSyntaxError(IostatsError):
-    """A counter file has a line that is not of its form; names file, line and text."""
+    """A line of a counter file has an unexpected format; names file, line and text."""
 
     def __init__(self, origin: str, lineno: int, line: str,
                  expected: str = '"<name> <n> samples [<unit>] ..."') -> None:
@@ -82,7 +93,7 @@ class StatsSyntaxError(IostatsError):
 
 
 class JobStatsSyntaxError(IostatsError):
-    """An entry of a job_stats file that is not of its form; names file, job and text."""
+    """An entry of a job_stats file has an unexpected format; names file, job and text."""
 
     def __init__(self, origin: str, job_id: str, text: str, expected: str) -> None:
         shown = text if len(text) <= 60 else text[:57] + "..."
@@ -91,8 +102,8 @@ class JobStatsSyntaxError(IostatsError):
         self.origin, self.job_id = origin, job_id
 
 
-class NotYours(IostatsError):
-    """A job of another user, whose report the caller may not read."""
+class AccessDenied(IostatsError):
+    """The job belongs to another user, and the caller may not read its report."""
 
     def __init__(self, job: str, user: str) -> None:
         super().__init__(f"job {job} belongs to {user}; only {user}, root and [site] readers may "
@@ -100,22 +111,22 @@ class NotYours(IostatsError):
 
 
 class NotReadable(IostatsError):
-    """Lustre is mounted, and not one of its counter files could be read."""
+    """Lustre is mounted, but none of its counter files could be read."""
 
 
 class StateError(IostatsError):
-    """The snapshot that `start` kept is damaged, or is not ours to use."""
+    """The snapshot that `start` stored is damaged, or belongs to another user."""
 
 
-class NoStart(IostatsError):
-    """`stop` found neither a start snapshot nor a delta that waits for delivery."""
+class MissingStart(IostatsError):
+    """Raised if `stop` finds neither a start snapshot nor a delta that waits for delivery."""
 
     exit_status = BAD_USAGE
 
 
 class NotDelivered(IostatsError):
     """
-    The job's server did not take the report; the delta is kept and named.
+    The job's server did not accept the report; the delta is stored, and named.
 
     Attributes:
         later: the same report may be taken later.
@@ -127,11 +138,11 @@ class NotDelivered(IostatsError):
 
 class WireError(IostatsError):
     """
-    A message that is not of the protocol's form.
+    A message does not follow the protocol.
 
     Attributes:
         code: JSON-RPC 2.0 error code (section 5.1 of the specification; -32000 to -32099
-            are ours, listed in docs/wire.md).
+            are ours, listed in docs/reference/wire.md).
     """
 
     def __init__(self, code: int, message: str) -> None:

@@ -1,5 +1,5 @@
 """
-What a command reads: a file that is named, or standard input for "-".
+Input of a command: a named file, or standard input for "-".
 """
 
 from __future__ import annotations
@@ -7,26 +7,26 @@ from __future__ import annotations
 import sys
 
 from iostats.base.errors import UsageError
-from iostats.base.private_files import why
+from iostats.base.private_files import explain_error
 
 
-def content_of(path: str, most: int, what: str) -> bytes:
+def read_input(path: str, limit: int, expected: str) -> bytes:
     """
-    All of it; of more than `most` bytes, `most` + 1.  `what`: is expected there, for the message.
-
-    UsageError where it cannot be read.
+    Read up to `limit` bytes; `limit` + 1 if there are more.  `expected` describes the contents in
+    messages.  Raises UsageError if it cannot be read.
     """
     if path == "-" and sys.stdin is None:               # it was closed
-        raise UsageError(f"{name_of(path)}: expected {what}, it is closed")
+        raise UsageError(f"{format_input_name(path)}: expected {expected}, it is closed")
     try:
         if path == "-":
-            return sys.stdin.buffer.read(most + 1)
+            return sys.stdin.buffer.read(limit + 1)
         with open(path, "rb") as file:
-            return file.read(most + 1)
+            return file.read(limit + 1)
     except OSError as error:
-        raise UsageError(f"{name_of(path)}: cannot be read: {why(error)}") from None
+        raise UsageError(
+            f"{format_input_name(path)}: cannot be read: {explain_error(error)}") from None
 
 
-def name_of(path: str) -> str:
-    """As messages have it."""
+def format_input_name(path: str) -> str:
+    """Return the name of the input for messages: the path, or "standard input"."""
     return "standard input" if path == "-" else path

@@ -1,5 +1,6 @@
 """
-What a batch system says of a job: one form for Slurm, PBS, LSF, Flux and Grid Engine.
+Batch facts: a job as its batch system describes it, in one form for Slurm, PBS, LSF, Flux and Grid
+Engine.
 
 A field that is not known is "" (text) or None (a number), never 0.  `outcome` is in Slurm's words,
 whatever the batch system, so that a report has one word for one thing; what Slurm has no word for
@@ -8,7 +9,13 @@ is in the batch system's own.
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import TYPE_CHECKING
+
+from iostats.base.ids import JobId, RawJobId
+from iostats.base.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WAITING, RUNNING, ENDED = "waiting", "running", "ended"
 COMPLETED, CANCELLED, TIMEOUT, FAILED, NODE_FAIL = (
@@ -17,17 +24,9 @@ OUT_OF_MEMORY = "OUT_OF_MEMORY"
 KILLED = "KILLED"                    # by a signal; it is not known whether the user cancelled it
 
 
-class Facts(namedtuple("Facts", (
-        "job", "raw_job", "array_job", "array_task", "het_job", "het_offset", "user",
-        "uid", "account", "partition", "name", "cluster", "nodes", "node_count",
-        "state", "outcome", "exit_status", "exit_signal", "restarts", "started", "ended",
-        "output", "work_dir", "comments", "steps", "completing"), defaults=(
-        "", "", "", "", "", "", "",
-        None, "", "", "", "", "", None,
-        None, "", None, None, 0, None, None,
-        "", "", {}, (), False))):
+class Facts(NamedTuple):
     """
-    A job, as its batch system knows it.
+    A job as its batch system describes it.
 
     Attributes:
         job: as users write it: "4711", "12345_10", "4711+1", "4711.pbs01", "4711[3].pbs01".
@@ -52,40 +51,70 @@ class Facts(namedtuple("Facts", (
         comments: {"AdminComment", "SystemComment", "Comment": text}, as far as there are any.
         steps: [(name, state)].
         completing: it has ended, and may still be on some of its nodes.
+        tasks: how many tasks (MPI ranks) it asked for, on all nodes.
+        cpus: how many CPUs it has, on all nodes.
     """
 
-    __slots__ = ()
+    job: JobId = JobId("")
+    raw_job: RawJobId = RawJobId("")
+    array_job: str = ""
+    array_task: str = ""
+    het_job: str = ""
+    het_offset: str = ""
+    user: str = ""
+    uid: int | None = None
+    account: str = ""
+    partition: str = ""
+    name: str = ""
+    cluster: str = ""
+    nodes: str = ""
+    node_count: int | None = None
+    state: str | None = None
+    outcome: str = ""
+    exit_status: int | None = None
+    exit_signal: int | None = None
+    restarts: int = 0
+    started: float | None = None
+    ended: float | None = None
+    output: str = ""
+    work_dir: str = ""
+    comments: dict[str, str] = {}
+    steps: Sequence[tuple[str, str]] = ()
+    completing: bool = False
+    tasks: int | None = None
+    cpus: int | None = None
 
 
 def parse_exit(text: object) -> tuple[int | None, int | None]:
     """
-    (exit status, signal) of "STATUS:SIGNAL", as Slurm writes it, or of "STATUS"; None for none.
+    Return (exit status, signal) of "STATUS:SIGNAL", as Slurm writes it, or of "STATUS"; None if
+    absent.
 
     >>> parse_exit("7:0"), parse_exit("0:9"), parse_exit("23"), parse_exit("-29"), parse_exit("")
     ((7, None), (0, 9), (23, None), (-29, None), (None, None))
     """
     status, colon, signal = str(text).strip().partition(":")
-    code, signalled = number(status), number(signal) if colon else None
+    code, signalled = parse_integer(status), parse_integer(signal) if colon else None
     return (None, None) if code is None else (code, signalled or None)
 
 
-def wait_status(status: int) -> tuple[int, int | None]:
+def split_wait_status(status: int) -> tuple[int, int | None]:
     """
-    (exit status, signal) of a status in the form of waitpid(2).
+    Return (exit status, signal) of a status in the format of waitpid(2).
 
-    >>> wait_status(1792), wait_status(9), wait_status(0)
+    >>> split_wait_status(1792), split_wait_status(9), split_wait_status(0)
     ((7, None), (0, 9), (0, None))
     """
     signal = status & 0x7f
     return (0, signal) if signal else (status >> 8 & 0xff, None)
 
 
-def number(value: object) -> int | None:
+def parse_integer(value: object) -> int | None:
     """
-    `value` as an int; None where it is none, or absurdly long.
+    Return `value` as an int; None if it is not an integer, or absurdly long.
 
-    >>> number(" 37 "), number("-29"), number(41.0), number("x"), number(True), number(None)
-    (37, -29, 41, None, None, None)
+    >>> [parse_integer(value) for value in (" 37 ", "-29", 41.0, "x", True, None)]
+    [37, -29, 41, None, None, None]
     """
     if isinstance(value, bool) or value is None:
         return None
@@ -96,3 +125,14 @@ def number(value: object) -> int | None:
     text = str(value).strip()
     digits = text[1:] if text[:1] in ("-", "+") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+
+
+def parse_positive(value: object) -> int | None:
+    """
+    Return `value` as an int above 0; None if it is not one.
+
+    >>> parse_positive("37"), parse_positive(0), parse_positive(-1), parse_positive(None)
+    (37, None, None, None)
+    """
+    parsed = parse_integer(value)
+    return parsed if parsed is not None and parsed > 0 else None

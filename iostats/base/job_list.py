@@ -1,29 +1,33 @@
 """
-All jobs of a batch system at one moment: one form for all of them; not for nodes, which ask nobody.
+The jobs of a batch system at one moment, in one form for all batch systems.  Nodes do not use it.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import TYPE_CHECKING
 
-JobList = namedtuple("JobList", "jobs exclusive")
-JobList.__doc__ = """
-What a batch system says of all its jobs at one moment.
+from iostats.base.named_tuple import NamedTuple
 
-Attributes:
-    jobs: [Facts], one for each run: all that run, and those that it has not forgotten since.
-    exclusive: raw ids of those that have whole nodes, for themselves alone.
-"""
+if TYPE_CHECKING:
+    from iostats.base.job_facts import Facts
 
-ListSettings = namedtuple("ListSettings", "kept_s cluster ahead_s within_s sees_all",
-                          defaults=(None, "", 0.0, None, True))
-ListSettings.__doc__ = """
-What is true of all JobLists of a batch system.
 
-Attributes:
-    kept_s: a run is in the list for so long after its end; None: that is not known.
-    cluster: the batch system's name of itself; "".
-    ahead_s: its clock less ours, seconds; within_s: and by how much that may be wrong, None
-        where the two clocks could not be compared.
-    sees_all: False where we may not be shown other users' jobs, so that nothing is proved.
-"""
+class JobList(NamedTuple):
+    """All jobs of a batch system at one moment."""
+
+    # [Facts], one for each run: all that run, and those that it has not forgotten since
+    jobs: list[Facts]
+    exclusive: frozenset[str]   # raw ids of those that have whole nodes, for themselves alone
+
+
+class ListSettings(NamedTuple):
+    """Properties of all JobLists of a batch system."""
+
+    # a run is in the list for so long after its end; None: that is not known
+    kept_s: float | None = None
+    cluster: str = ""       # the batch system's name of itself; ""
+    ahead_s: float = 0.0    # its clock less ours, seconds
+    # and by how much that may be wrong, None where the two clocks could not be compared
+    within_s: float | None = None
+    # False where we may not be shown other users' jobs, so that nothing is proved
+    sees_all: bool = True

@@ -1,5 +1,5 @@
 """
-Moments in time as users of Slurm write them: sacct's -S and -E.
+Parse times as users of Slurm write them for sacct's -S and -E.
 
     YYYY-MM-DD[THH:MM[:SS]]     2026-11-21T13:37
     MMDD[YY][-HH:MM[:SS]]       1121-13:37, also 11.21 and 11/21
@@ -40,65 +40,67 @@ _is_clock = re.compile(rf"{_CLOCK}(?: *[- ] *(?:{_DATE}))?", re.ASCII).fullmatch
 _is_seconds = re.compile(r"uts(\d{1,12})", re.ASCII).fullmatch
 
 
-def moment(text: str, now: float, what: str = "time") -> float:
+def parse_time(text: str, now: float, name: str = "time") -> float:
     """
-    Seconds since 1970 of `text`, seen from `now` (the same); UsageError names `what` it is.
+    Return `text` as seconds since 1970, relative to `now`; UsageError names the option `name`.
 
-    >>> moment("now-3days", 1_795_225_060.0)
+    >>> parse_time("now-3days", 1_795_225_060.0)
     1794965860.0
     """
     try:
-        return _moment(text.strip().lower(), now)
+        return _parse_time(text.strip().lower(), now)
     except (ValueError, OverflowError, OSError):           # no such day, or no such year
-        raise UsageError(f"{what}: expected a time such as 2026-11-21T13:37, 1121, 13:37, today or "
+        raise UsageError(f"{name}: expected a time such as 2026-11-21T13:37, 1121, 13:37, today or "
                          f"now-3days, got {text[:40]!r}") from None
 
 
-def _moment(text: str, now: float) -> float:
+def _parse_time(text: str, now: float) -> float:
     relative = _is_relative(text)
     if relative:
-        seconds = int(relative["count"] or 0) * _seconds_of(relative["unit"] or "seconds")
+        seconds = int(relative["count"] or 0) * _find_unit_seconds(relative["unit"] or "seconds")
         return now - seconds if relative["sign"] == "-" else now + seconds
     seconds_since = _is_seconds(text)
     if seconds_since:
         return datetime.fromtimestamp(int(seconds_since[1])).timestamp()
     today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
-    found = _is_day(text) or _is_clock(text)
-    if not found:
+    match = _is_day(text) or _is_clock(text)
+    if not match:
         raise ValueError
-    return _at(_day(found, today), found).timestamp()
+    return _add_clock(_find_midnight(match, today), match).timestamp()
 
 
-def _seconds_of(unit: str) -> int:
+def _find_unit_seconds(unit: str) -> int:
     for name, seconds in _UNITS.items():
         if name.startswith(unit):
             return seconds
     raise ValueError
 
 
-def _at(day: datetime, found: re.Match[str]) -> datetime:
-    """`day` at the time of a match of _CLOCK; at midnight, where it has none."""
-    if found["word"]:
-        return day.replace(hour=_HOURS[found["word"]])
-    hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
-    if found["half"]:
+def _add_clock(day: datetime, match: re.Match[str]) -> datetime:
+    """Return `day` at the time of a match of _CLOCK; at midnight if it has no time."""
+    if match["word"]:
+        return day.replace(hour=_HOURS[match["word"]])
+    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
+    if match["half"]:
         if not 1 <= hour <= 12:
             raise ValueError
-        hour = hour % 12 + (12 if found["half"] == "pm" else 0)
+        hour = hour % 12 + (12 if match["half"] == "pm" else 0)
     return day.replace(hour=hour, minute=minute, second=second)
 
 
-def _day(found: re.Match[str], today: datetime) -> datetime:
-    """The midnight at which the day of a match of _DATE begins; `today`, where it has none."""
-    if found["day"]:
-        return today + timedelta(days=_DAYS[found["day"]])
-    if not (found["mo"] or found["m2"] or found["m3"]):
+def _find_midnight(match: re.Match[str], today: datetime) -> datetime:
+    """
+    Return the midnight at the start of the day of a match of _DATE; `today` if it has no date.
+    """
+    if match["day"]:
+        return today + timedelta(days=_DAYS[match["day"]])
+    if not (match["mo"] or match["m2"] or match["m3"]):
         return today
-    month = int(found["mo"] or found["m2"] or found["m3"])
-    day = int(found["d"] or found["d2"] or found["d3"])
-    short = found["y2"] or found["y3"]
-    if found["y"]:
-        year = int(found["y"])
+    month = int(match["mo"] or match["m2"] or match["m3"])
+    day = int(match["d"] or match["d2"] or match["d3"])
+    short = match["y2"] or match["y3"]
+    if match["y"]:
+        year = int(match["y"])
     elif short:
         year = 2000 + int(short)
     else:

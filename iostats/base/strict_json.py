@@ -1,5 +1,5 @@
 """
-JSON from a file or another process, of which all can be sent on as JSON.
+Read JSON from a file or another process, but only values that can be sent on as JSON.
 
 json.loads takes more than that: half of a surrogate pair ("\\ud800"), NaN and Infinity.  json.dumps
 writes them again, and a server refuses the whole message, with the numbers of all file systems.
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 def loads(data: bytes | str) -> Any:
-    """The value in `data`; ValueError or RecursionError where it is no JSON, or not all of it."""
-    found = json.loads(data)
-    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
-    return found
+    """Return the value in `data`; ValueError or RecursionError if it is not strict JSON."""
+    value = json.loads(data)
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return value
 
 
-def decoder() -> json.JSONDecoder:
-    """A decoder for which NaN, Infinity and numbers that no float can be are no JSON."""
-    return json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+def make_decoder() -> json.JSONDecoder:
+    """Return a decoder that refuses NaN, Infinity and numbers that no float can hold."""
+    return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite)
 
 
-def _no_constant(text: str) -> float:
+def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is no number")
 
 
-def _finite(text: str) -> float:
-    found = float(text)
-    if not isfinite(found):
+def _parse_finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
         raise ValueError(f"{text[:40]} is too large a number")
-    return found
+    return value

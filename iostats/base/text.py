@@ -1,5 +1,5 @@
 """
-Text on a terminal: how many columns it takes, text that is cut to fit, and bars.
+Text on a terminal: measure its columns, cut it, wrap it, draw bars.
 
 Source: Unicode Standard Annex 11 (East Asian Width), as unicodedata has it; wcwidth(3) for what
 takes no column.  Characters that move a cursor are made visible first: errors.one_line.
@@ -19,17 +19,18 @@ _ASCII_BARS = "_.:-=+*#"
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
-def width_of(text: str) -> int:
+def measure_width(text: str) -> int:
     """
-    How many columns a text takes: two for a wide letter, none for an accent on one.
+    Return the number of columns of a text: two for a wide letter, none for a combining accent.
 
-    >>> [width_of(text) for text in ("scratch", "e\\u0301te\\u0301", "日本")]
+    >>> [measure_width(text) for text in ("scratch", "e\\u0301te\\u0301", "日本")]
     [7, 3, 4]
     """
-    return len(text) if text.isascii() else sum(map(_columns_of, text))
+    return len(text) if text.isascii() else sum(map(_measure_character, text))
 
 
-def _columns_of(c: str) -> int:
+def _measure_character(c: str) -> int:
+    """Return the columns of one character: 0, 1 or 2."""
     if unicodedata.category(c) in _NO_COLUMN:
         return 0
     return 2 if unicodedata.east_asian_width(c) in "WF" else 1
@@ -37,45 +38,46 @@ def _columns_of(c: str) -> int:
 
 def cut(text: str, width: int | None) -> str:
     """
-    `text` in up to `width` columns, with a + for what was cut off, as in sacct; None: all of it.
+    Shorten `text` to `width` columns, with a + at the end if something was cut off, as in sacct;
+    None: no limit.
 
     >>> [cut("scratch", 7), cut("scratch", 4), cut("日本", 3), cut("scratch", 0)]
     ['scratch', 'scr+', '日+', '']
     """
-    if width is None or width_of(text) <= width:
+    if width is None or measure_width(text) <= width:
         return text
     if width <= 0:
         return ""
-    found = width_of(text[:width])          # no character takes more than two columns
+    width_so_far = measure_width(text[:width])  # no character takes more than two columns
     end = min(width, len(text))
-    while end and found > width - 1:
+    while end and width_so_far > width - 1:
         end -= 1
-        found -= _columns_of(text[end])
-    while end < len(text) and found + _columns_of(text[end]) <= width - 1:
-        found += _columns_of(text[end])     # accents, which take none
+        width_so_far -= _measure_character(text[end])
+    while end < len(text) and width_so_far + _measure_character(text[end]) <= width - 1:
+        width_so_far += _measure_character(text[end])  # accents, which take none
         end += 1
     return text[:end] + "+"
 
 
-def padded(text: str, width: int, right: bool = False) -> str:
+def pad(text: str, width: int, right: bool = False) -> str:
     """
-    `text` with blanks up to `width` columns, behind it or, for the `right` margin, in front.
+    Fill `text` with blanks up to `width` columns, at its end or, if `right`, in front.
 
-    >>> [padded("日本", 5), padded("23", 5, right=True)]
+    >>> [pad("日本", 5), pad("23", 5, right=True)]
     ['日本 ', '   23']
     """
-    blanks = " " * (width - width_of(text))
+    blanks = " " * (width - measure_width(text))
     return blanks + text if right else text + blanks
 
 
-def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
+def wrap(text: str, width: int, indent: str = "  ") -> list[str]:
     """
-    `text` as lines of up to `width` columns, broken at blanks, the further ones indented; a word
-    that is longer is broken too.
+    Break `text` at blanks into lines of up to `width` columns; all but the first are indented, and
+    longer words are broken, too.
 
-    >>> wrapped("23 of 37 nodes reported", 10)
+    >>> wrap("23 of 37 nodes reported", 10)
     ['23 of 37', '  nodes', '  reported']
-    >>> wrapped("日本日本", 5)
+    >>> wrap("日本日本", 5)
     ['日本', '  日', '  本']
     """
     lines, line, is_begun = [], "", False
@@ -83,14 +85,14 @@ def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
     indent = (blanks + indent)[:width // 2]
     line = blanks
     for word in text.split():
-        if is_begun and width_of(line) + 1 + width_of(word) <= width:
+        if is_begun and measure_width(line) + 1 + measure_width(word) <= width:
             line += " " + word
             continue
         if is_begun:
             lines.append(line)
             line = indent
-        while width_of(line) + width_of(word) > width:
-            part = cut(word, width - width_of(line) + 1)[:-1] or word[0]
+        while measure_width(line) + measure_width(word) > width:
+            part = cut(word, width - measure_width(line) + 1)[:-1] or word[0]
             lines.append(line + part)
             word, line = word[len(part):], indent
         line += word
@@ -98,11 +100,11 @@ def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
     return [*lines, line]
 
 
-def share_bar(share: float, width: int, is_ascii: bool = False) -> str:
+def draw_share_bar(share: float, width: int, is_ascii: bool = False) -> str:
     """
-    A share of 1 as a bar in eighths of a column; one that is not 0 is never empty.
+    Draw a share of 1 as a bar in eighths of a column; a share above 0 is never empty.
 
-    >>> share_bar(0.5, 5), share_bar(0.001, 5), share_bar(0.5, 5, is_ascii=True)
+    >>> draw_share_bar(0.5, 5), draw_share_bar(0.001, 5), draw_share_bar(0.5, 5, is_ascii=True)
     ('██▌', '▏', '###')
     """
     share = min(1.0, max(0.0, share))
@@ -112,20 +114,20 @@ def share_bar(share: float, width: int, is_ascii: bool = False) -> str:
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
 
 
-def bars(values: Sequence[int], width: int = 60, is_ascii: bool = False) -> str:
+def draw_bars(values: Sequence[int], width: int = 60, is_ascii: bool = False) -> str:
     """
-    `values` as a line of blocks, up to `width` long; the highest is full, 0 is a blank.
+    Draw `values` as a line of blocks, up to `width` long; the highest is full, 0 is a blank.
 
-    >>> bars([0, 1, 4, 8]), bars([0, 1, 4, 8], is_ascii=True)
+    >>> draw_bars([0, 1, 4, 8]), draw_bars([0, 1, 4, 8], is_ascii=True)
     (' ▁▄█', ' _-#')
     """
-    step = bins_of_a_bar(len(values), width)
+    step = count_bins_per_bar(len(values), width)
     columns = [sum(values[place:place + step]) for place in range(0, len(values), step)]
     top, blocks = max(columns, default=0), _ASCII_BARS if is_ascii else _BARS
     return "".join(" " if not value else blocks[max(0, -(-value * 8 // top) - 1)]
                    for value in columns)
 
 
-def bins_of_a_bar(count: int, width: int = 60) -> int:
-    """How many of `count` values stand in each column of `bars`."""
+def count_bins_per_bar(count: int, width: int = 60) -> int:
+    """Return how many of `count` values are added up in each column of `draw_bars`."""
     return max(1, -(-count // width))

@@ -1,5 +1,5 @@
 """
-iostats collector: events for monitors, as lustre-collector (2004) gave them.
+iostats collector: events for monitors, in the form of lustre-collector (2004).
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base import logs
 from iostats.base.errors import DONE, UsageError
-from iostats.cli.parser import parser, say, status_of
-from iostats.collector import access, rights
+from iostats.cli.parsed_options import CollectorOptions
+from iostats.cli.parser import list_option_names, make_parser, run_role
+from iostats.collector import access, daemon
 from iostats.collector.collector_server import CollectorServer, bound_sockets
 from iostats.collector.daemon import Daemon
 from iostats.collector.journal_of_events import EventsJournal
@@ -24,9 +26,7 @@ from iostats.node import identity
 from iostats.server import process
 from iostats.server.http_server import bound_socket
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     import pwd
     from collections.abc import Iterable
     from typing import Any
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 HELP = """\
 usage: iostats collector [options]
 
-Give the events of this machine, or of the whole site, to monitors: XML-RPC as
-lustre-collector had it (2004), the same by JSON-RPC, and GET /events as a
-stream, on one port.  It runs on an MDS or OSS and needs no server; with --site
-it has the events of the site's server.
+Serve the events of this machine, or of the whole site, to monitors: XML-RPC as
+of lustre-collector (2004), the same by JSON-RPC, and GET /events as a stream,
+on one port.  It runs on an MDS or OSS and needs no server; with --site it has
+the events of the site's server.
 
 It never runs as root: started by root it opens the kernel's log, then becomes
 the user of [collector] user.
@@ -48,19 +48,22 @@ the user of [collector] user.
 options:
   -p, --port N          listen on this port (default: site.cfg, 8980)
   -h, --host HOST       listen at the addresses of HOST; "" for all (default:
-                        site.cfg, localhost).  Who may ask: [collector] allow
+                        site.cfg, localhost).  Allowed hosts: [collector] allow
   -m, --maxtraps N      up to N events in an answer of getTraps (default:
                         site.cfg, 250)
-  -d, --daemon          go on in the background, once it listens
+  -d, --daemon          continue in the background, once it listens
   -f, --filename FILE   read FILE instead of ~/.iostats/site.cfg
       --config FILE     the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
       --site            events of the site's server ([collector] events_of)
-      --state-dir DIR   keep events there over a restart; "" for in memory alone
+      --state-dir DIR   store events there for a restart; "": only in memory
                         (default: site.cfg)
       --pid-file FILE   of a daemon (default: site.cfg)
       --root DIR        read /dev/kmsg, /proc and /sys below DIR (for tests)
       --quiet           no line when it listens
+      --log-format FORMAT
+                        text, json or journal (default: text); of a daemon
+                        to the system log
       --help            this text
 
 examples:
@@ -70,62 +73,61 @@ examples:
   curl -N http://localhost:8980/events
 
 exit status:
-  0 it was ended by a signal, or the daemon listens   1 it cannot work here
-  2 bad usage or site.cfg   3 the port could not be had
+  0 it was ended by a signal, or the daemon listens   1 it cannot run here
+  2 bad usage or site.cfg   3 the port is in use or not allowed
 """
 
-WITH_VALUE = ("--port", "--host", "--maxtraps", "--filename", "--config", "--state-dir",
-              "--pid-file", "--root")
-FLAGS = ("--daemon", "--site", "--quiet")
 _SHORT = {"p": "--port", "h": "--host", "m": "--maxtraps", "f": "--filename", "d": "--daemon"}
 _HOSTS = "/etc/hosts"
+log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the collector; the exit status."""
-    words = long_words(sys.argv[1:] if arguments is None else arguments)
-    return status_of(lambda: _run(parser("iostats collector", HELP, WITH_VALUE,
-                                         FLAGS).parse_args(words)))
+    words = expand_options(sys.argv[1:] if arguments is None else arguments)
+    return run_role(lambda: _run(make_parser(
+        "iostats collector", HELP, CollectorOptions).parse_args(words, CollectorOptions())))
 
 
-def long_words(words: Iterable[str]) -> list[str]:
+def expand_options(arguments: Iterable[str]) -> list[str]:
     """
-    The command line with the options' long names: -h is the host's, as in 2004, and no help.
+    The command line with the options' long names: -h is --host, as in 2004, not --help.
 
-    >>> long_words(["-dp", "8981", "-hlocalhost", "--site"])
+    >>> expand_options(["-dp", "8981", "-hlocalhost", "--site"])
     ['--daemon', '--port', '8981', '--host=localhost', '--site']
     """
-    found = []
-    for word in words:
+    words = []
+    for word in arguments:
         if word[:1] != "-" or word[1:2] in ("", "-"):
-            found.append(word)
+            words.append(word)
             continue
         letters = word[1:]
         while letters:
             name, letters = _SHORT.get(letters[0]), letters[1:]
             if name is None:
-                raise SystemExit(_bad_usage(word))
+                raise SystemExit(_print_bad_usage(word))
             if name == "--daemon":
-                found.append(name)
+                words.append(name)
             else:
-                found.append(f"{name}={letters}" if letters else name)
+                words.append(f"{name}={letters}" if letters else name)
                 break
-    return found
+    return words
 
 
-def _bad_usage(word: str) -> int:
+def _print_bad_usage(word: str) -> int:
     def fail() -> int:
-        raise UsageError(f"no option {word!r}; there are: -p -h -d -f -m {' '.join(WITH_VALUE)} "
-                         f"{' '.join(FLAGS)} (see --help)")
-    return status_of(fail)
+        raise UsageError(f"no option {word!r}; there are: -p -h -d -f -m "
+                         f"{' '.join(list_option_names(CollectorOptions))} (see --help)")
+    return run_role(fail)
 
 
-def _run(options: argparse.Namespace) -> int:
-    config = _config_of(options)
-    user = rights.user_to_be(config)
-    allowed = access.allowed(config)
-    background = Daemon(site.state_path(config, "collector.pid_file")) if options.daemon else None
-    logs.to_standard_error(logging.WARNING)
+def _run(options: CollectorOptions) -> int:
+    config = _load_config(options)
+    user = daemon.find_daemon_user(config)
+    allowed = access.parse_allowed(config)
+    background = Daemon(site.find_state_path(config,
+                                             "collector.pid_file")) if options.daemon else None
+    logs.log_to_stderr(logging.WARNING if options.quiet else logging.INFO, options.log_format)
     status = background.begin() if background is not None else None
     if status is not None:
         return status
@@ -136,102 +138,96 @@ def _run(options: argparse.Namespace) -> int:
             background.end()
 
 
-def _config_of(options: argparse.Namespace) -> site.Config:
+def _load_config(options: CollectorOptions) -> site.Config:
     config = site.load(options.config, users=options.filename)
-    for note in config.notes:
-        say(note)
-    for key, given in (("port", options.port), ("host", options.host),
+    for key, value in (("port", options.port), ("host", options.host),
                        ("maxtraps", options.maxtraps), ("state_dir", options.state_dir),
                        ("pid_file", options.pid_file)):
-        if given is not None:
-            config.take(f"collector.{key}", given, f"--{key.replace('_', '-')}")
+        if value is not None:
+            config.set_value(f"collector.{key}", value, f"--{key.replace('_', '-')}")
     if options.site:
-        config.take("collector.events_of", "site", "--site")
+        config.set_value("collector.events_of", "site", "--site")
     return config
 
 
-def _collect(options: argparse.Namespace, config: site.Config, user: pwd.struct_passwd | None,
+def _collect(options: CollectorOptions, config: site.Config, user: pwd.struct_passwd | None,
              allowed: list[access.Network], background: Daemon | None) -> int:
-    directory = site.state_path(config, "collector.state_dir")
+    directory = site.find_state_path(config, "collector.state_dir")
     if directory:
-        rights.make_directory(directory, user)
+        daemon.make_directory(directory, user)
     process.raise_limits(config)
     process.use_uvloop()                               # root's files may be closed to the user
-    bound = bound_sockets(config["collector.host"], config["collector.port"], bound_socket)
+    bound = bound_sockets(config.collector.host, config.collector.port, bound_socket)
     source, journal = None, None
     try:
-        # With root's rights, if these are there: the kernel's log, or the site's secret.
-        source = _source(config, options.root or "/", directory)
-        rights.become(user)
-        journal = EventsJournal(directory, config["collector.keep"], time.time, tell)
-        answers = Answers(journal, source, config["collector.maxtraps"], time.time)
-        server = CollectorServer(journal, answers, allowed, _names(config),
-                                 config["server.max_connections"])
+        # With root's rights, if any: the kernel's log, or the site's secret.
+        source = _open_source(config, options.root or "/", directory)
+        daemon.become(user)
+        journal = EventsJournal(directory, config.collector.keep, time.time, log.warning)
+        answers = Answers(journal, source, config.collector.maxtraps, time.time)
+        server = CollectorServer(journal, answers, allowed, _list_host_names(config),
+                                 config.server.max_connections)
         asyncio.run(_serve(server, bound, source, journal, options, background))
     finally:
         if source is not None:
             source.close()
         if journal is not None:
             journal.close()
-        for one in bound:
-            one.close()
+        for socket in bound:
+            socket.close()
     return DONE
 
 
-def _source(config: site.Config, root: str, directory: str) -> EventSource:
-    node = identity.name()
-    if config["collector.events_of"] == "site":
-        from iostats.collector.site_source import SiteSource
-        return SiteSource(config, node, tell)
-    from iostats.collector.machine_source import MachineSource
+def _open_source(config: site.Config, root: str, directory: str) -> EventSource:
+    node = identity.find_node_name()
+    if config.collector.events_of == "site":
+        from iostats.collector.sources import SiteSource
+        return SiteSource(config, node, log.warning)
+    from iostats.collector.sources import MachineSource
     from iostats.events.gather import Gathering
-    boot_id, path = identity.boot_id(root), os.path.join(directory, "machine.state")
+    boot_id, path = identity.read_boot_id(root), os.path.join(directory, "machine.state")
     gathering = Gathering(root, config, node, boot_id, path if directory else None)
-    return MachineSource(gathering, root, node, boot_id, config["events.every"], tell)
+    return MachineSource(gathering, root, node, boot_id, config.events.every, log.warning)
 
 
 async def _serve(server: CollectorServer, bound: Any, source: EventSource, journal: EventsJournal,
-                 options: argparse.Namespace, background: Daemon | None) -> None:
+                 options: CollectorOptions, background: Daemon | None) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopped.set)
 
-    def take(found: Iterable[Event], next: Any, of: str) -> None:
-        server.tell(journal.take(found, next, of))
+    def add_events(events: Iterable[Event], next: Any, numbering: str) -> None:
+        server.notify(journal.add(events, next, numbering))
     await server.listen(bound)
-    source.begin(loop, take, journal.next, journal.of)
+    source.begin(loop, add_events, journal.next, journal.of)
     process.notify_systemd("READY=1")
     if background is not None:
         background.is_ready()
     elif not options.quiet:
-        say(f"the collector of {source.node} listens at "
-            f"{', '.join(f'{one.getsockname()[0]}:{one.getsockname()[1]}' for one in bound)}")
+        log.info("the collector of %s listens at %s", source.node,
+                 ", ".join("{}:{}".format(*listener.getsockname()[:2])
+                           for listener in bound))
     try:
         await stopped.wait()
     finally:
         server.close()
 
 
-def tell(text: str) -> None:
-    """A line for the administrator: on standard error, of a daemon in the system's log."""
-    logging.getLogger("iostats").warning("%s", text)
-
-
-def _names(config: site.Config) -> list[str]:
-    """By which names it may be asked: this host's, as /etc/hosts has them, too."""
+def _list_host_names(config: site.Config) -> list[str]:
+    """The names of this host by which the collector is reached, including those in /etc/hosts."""
     host = os.uname().nodename.lower()
-    found = ["localhost", config["collector.host"].lower(), host, host.partition(".")[0]]
+    names = ["localhost", config.collector.host.lower(), host, host.partition(".")[0]]
     try:
         with open(_HOSTS, encoding="utf-8", errors="replace") as file:
             lines = [line.partition("#")[0].lower().split() for line in file.readlines(1 << 20)]
     except OSError:
         lines = []
     for words in lines:
-        if len(words) > 1 and (not set(found).isdisjoint(words[1:]) or words[0] == "::1"
+        if len(words) > 1 and (not set(names).isdisjoint(words[1:]) or words[0] == "::1"
                                or words[0].startswith("127.")):
-            found += words[1:]
-    return list(dict.fromkeys(filter(None, [*found, *(
-        name.lower() for name in config["collector.names"])])))
+            names += words[1:]
+    return list(dict.fromkeys(filter(None, [*names, *(
+        name.lower() for name in config.collector.names)])))
 
 
 if __name__ == "__main__":

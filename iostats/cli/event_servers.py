@@ -1,24 +1,25 @@
 """
-The servers that `iostats events` asks: sites' servers by authenticated RPC, collectors by JSON-RPC
-over HTTP; both answer the method `events` in one form (docs/events.md).
+The servers that `iostats events` queries: sites' servers by authenticated RPC, collectors by
+JSON-RPC over HTTP; both answer the method `events` in one form (docs/reference/events.md).
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import namedtuple
 
 from iostats.base.errors import NotDelivered, UsageError, one_line
-from iostats.cli.event_question import EventQuestion, params_of
+from iostats.base.named_tuple import NamedTuple
+from iostats.cli.event_selection import EventSelection, make_params
 from iostats.events.event import from_json
 from iostats.node import identity
 from iostats.wire import auth, client, protocol
+from iostats.wire.protocol import EVENTS
 from iostats.wire.site_servers import (
     REACH_WITHIN_S,
     SiteServers,
-    name_of,
-    site_servers,
+    format_name,
+    make_site_servers,
     split_servers,
 )
 
@@ -27,93 +28,100 @@ if TYPE_CHECKING:
     from typing import Any, Union
 
     from iostats.base.config import Config
+    from iostats.events.event import Event
+    from iostats.wire.method_name import AnswerT, MethodName
+    from iostats.wire.protocol import EventsPart
 
-    EventServer = Union["AskedSite", "AskedCollector"]
+    EventServer = Union["SiteEventServer", "CollectorEventServer"]
 
-MOST_AT_ONCE = 1000                 # events in one answer
-MOST_LAST = MOST_AT_ONCE            # that a server sorts out; of more, all are asked for
+MAX_AT_ONCE = 1000              # events in one answer
+MAX_LAST = MAX_AT_ONCE          # that a server selects; above this, all are fetched
 WITHIN_S = 30.0
-_LONGEST = 1 << 26                  # bytes of an answer
-_LONGEST_NAME = 256
-_MOST_ANEW = 5                      # before it has told all once
-_AGAIN_SINCE_S = 600.0              # before an outage: events that came late
-
-EventPage = namedtuple("EventPage", "events next more time places dropped bad of_user",
-                       defaults=("",))
-EventPage.__doc__ = """
-One answer to `events`.
-
-Attributes:
-    events: [(Event, {NID: node})], by their place.
-    next: the place to go on behind; more: there are more now.
-    time: the server's clock; s since 1970.
-    places: the name of this numbering of places; "" where the server gives none.
-    dropped: how many events the server had no room for.
-    bad: why the first of those that are no events could not be read; "" where all could.
-    of_user: the answer has only what this user may see; "": all.
-"""
+_MAX_ANSWER_BYTES = 1 << 26     # of an answer
+_MAX_NAME_LENGTH = 256
+_MAX_RESTARTS = 5               # restarts of its numbering before one complete answer
+_REPEATED_S = 600.0             # before an outage: late events are fetched again
 
 
-def server_of(text: str, config: Config) -> EventServer:
+class EventPage(NamedTuple):
+    """One answer to `events`."""
+
+    events: list[tuple[Event, dict[str, str]]]  # [(Event, {NID: node})], by their place
+    next: int           # the place to continue after
+    more: bool          # there are more now
+    time: float         # the server's clock; s since 1970
+    places: str         # the name of this numbering of places; "" if the server has none
+    dropped: int        # the number of events that the server had no room for
+    bad: str            # the error of the first item that is not a valid event; "" if all are
+    of_user: str = ""   # the answer has only what this user may see; "": all
+
+
+def parse_server(text: str, config: Config) -> EventServer:
     """
-    The server that `--server TEXT` names; UsageError.
+    The server of `--server TEXT`; UsageError.
 
     HOST is a collector, unless it is [site] host; HOST:PORT is a site's server, unless the port is
-    that of collectors; http://HOST[:PORT] is always a collector.
+    the collectors' one; http://HOST[:PORT] is always a collector.
     """
     is_http = text.startswith("http://")
     if "://" in text and not is_http:
         raise UsageError(f"--server: expected HOST, HOST:PORT or http://HOST:PORT, got {text!r}")
     host, port = client.split_server(text.removeprefix("http://").rstrip("/") if is_http else text)
-    ours = dict(split_servers(config["site.host"], "[site] host", config["site.port"]))
-    if is_http or port == config["collector.port"] or (port is None and host not in ours):
-        return AskedCollector(host, port or config["collector.port"])
-    return AskedSite(config, SiteServers(
-        [(host, port or config["site.port"])], reach_within_s=REACH_WITHIN_S), is_given=True)
+    site_servers = dict(split_servers(config.site.host, "[site] host", config.site.port))
+    if is_http or port == config.collector.port or (port is None and host not in site_servers):
+        return CollectorEventServer(host, port or config.collector.port)
+    return SiteEventServer(config, SiteServers(
+        [(host, port or config.site.port)], reach_within_s=REACH_WITHIN_S), is_given=True)
 
 
-def site_of(config: Config) -> AskedSite:
-    """The site's server of site.cfg; NotDelivered without one, which says what else there is."""
+def find_site_server(config: Config) -> SiteEventServer:
+    """The site's server of site.cfg; NotDelivered without one, with the alternatives."""
     try:
-        return AskedSite(config, site_servers(config, REACH_WITHIN_S))
+        return SiteEventServer(config, make_site_servers(config, REACH_WITHIN_S))
     except NotDelivered as error:
-        raise NotDelivered(f"{error}; give --server HOST, or --local for what this machine "
-                           f"knows") from None
+        raise NotDelivered(f"{error}; give --server HOST, or --local for the events of this "
+                           f"machine") from None
 
 
-class AskedSite:
+class SiteEventServer:
     """
-    The site's server, the first of `servers` that answers; `name`: that of the first of them, as
-    messages and --cursor-file call it; `is_given`: by --server.
+    The site's server, the first of `servers` that answers; `name`: that of the first of them, in
+    messages and in --cursor-file; `is_given`: by --server.
     """
 
     def __init__(self, config: Config, servers: SiteServers, is_given: bool = False) -> None:
-        self.name = name_of(servers.servers[0])
+        self.name = format_name(servers.servers[0])
         self._config, self._servers = config, servers
-        self._may_be_collector = is_given and servers.current[1] != config["site.port"]
+        self._may_be_collector = is_given and servers.current[1] != config.site.port
 
-    def ask(self, method: str, params: dict[str, Any], within_s: float = WITHIN_S) -> Any:
+    def ask(self, method: MethodName[AnswerT], params: dict[str, object],
+            within_s: float = WITHIN_S) -> AnswerT:
         """The result of a method; NotDelivered."""
-        signs = auth.client_credentials(self._config, protocol.SITE, self._config["site.secret"])
+        credentials = auth.load_client_credentials(self._config, protocol.SITE,
+                                                   self._config.site.secret)
         try:
-            if self._servers.may_look_back():
-                self._servers.look_back(signs, identity.name(), within_s)
-            return self._servers.call(signs, identity.name(), method, params, within_s, _LONGEST)
+            if self._servers.should_try_preferred():
+                self._servers.try_preferred_servers(credentials, identity.find_node_name(),
+                                                    within_s)
+            return self._servers.call(credentials, identity.find_node_name(), method, params,
+                                      within_s,
+                                      _MAX_ANSWER_BYTES)
         except client.OtherServer as error:
             if not self._may_be_collector:
                 raise
             raise NotDelivered(f"{error}; if a collector is there: --server "
-                               f"{AskedCollector(*self._servers.current).name}") from None
+                               f"{CollectorEventServer(*self._servers.current).name}") from None
 
 
-class AskedCollector:
-    """A collector; `name`: as messages call it."""
+class CollectorEventServer:
+    """A collector; `name`: for messages."""
 
     def __init__(self, host: str, port: int) -> None:
         self.name = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._host, self._port = host, port
 
-    def ask(self, method: str, params: dict[str, Any], within_s: float = WITHIN_S) -> Any:
+    def ask(self, method: MethodName[AnswerT], params: dict[str, object],
+            within_s: float = WITHIN_S) -> AnswerT:
         """The result of a method; NotDelivered."""
         from http.client import HTTPConnection, HTTPException
         body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, "id": 1})
@@ -124,111 +132,114 @@ class AskedCollector:
             connection.sock.settimeout(within_s)
             connection.request("POST", "/", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            text = answer.read(_LONGEST + 1)
+            text = answer.read(_MAX_ANSWER_BYTES + 1)
         except (OSError, HTTPException) as error:
             raise NotDelivered(f"no answer from the collector {self.name}: "
                                f"{getattr(error, 'strerror', None) or str(error) or repr(error)}"
                                ) from None
         finally:
             connection.close()
-        return self._result(answer.status, text)
+        result: AnswerT = self._parse_answer(answer.status, text)
+        return result
 
-    def _result(self, status: int, text: bytes) -> Any:
+    def _parse_answer(self, status: int, text: bytes) -> Any:
         try:
-            found = json.loads(text) if len(text) <= _LONGEST else None
+            document = json.loads(text) if len(text) <= _MAX_ANSWER_BYTES else None
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and isinstance(found.get("error"), dict):
-            error = found["error"]
+            document = None
+        if isinstance(document, dict) and isinstance(document.get("error"), dict):
+            error = document["error"]
             raise client.Refused(f"{self.name}: the collector refused: "
                                  f"{one_line(error.get('message'))[:400]}",
                                  error.get("code") if isinstance(error.get("code"), int) else None)
         if status == 403:
             raise client.Refused(f"{self.name}: this address is not in the collector's [collector] "
                                  f"allow")
-        if status != 200 or not isinstance(found, dict) or "result" not in found:
+        if status != 200 or not isinstance(document, dict) or "result" not in document:
             raise NotDelivered(f"{self.name}: no collector of iostats answers there (HTTP status "
                                f"{status})")
-        return found["result"]
+        return document["result"]
 
 
-def page_of(answer: Any, name: str) -> EventPage:
-    """The EventPage in a server's answer; NotDelivered where it is of another form."""
+def decode_page(answer: EventsPart, name: str) -> EventPage:
+    """The EventPage in a server's answer; NotDelivered for an unexpected format."""
     try:
         events, bad = [], ""
-        for one in answer["events"]:
+        for form in answer["events"]:
             try:
-                event = from_json(one)
-                names = one.get("clients_names") or event.clients
-                events.append((event, {nid: one_line(name)[:_LONGEST_NAME]
+                event = from_json(form)
+                names = form.get("clients_names") or event.clients
+                events.append((event, {nid: one_line(name)[:_MAX_NAME_LENGTH]
                                        for nid, name in zip(event.clients, names)}))
             except (ValueError, TypeError, AttributeError, LookupError) as error:
                 bad = bad or one_line(str(error))[:300]
         return EventPage(events, int(answer["next"]), bool(answer["more"]), float(answer["time"]),
                          one_line(answer.get("places") or ""), int(answer.get("dropped") or 0), bad,
-                         one_line(answer.get("of_user") or "")[:_LONGEST_NAME])
+                         one_line(answer.get("of_user") or "")[:_MAX_NAME_LENGTH])
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise NotDelivered(f"{name}: answers in another form ({error!r:.200}); use one release of "
-                           f"iostats here and there") from None
+        raise NotDelivered(f"{name}: unexpected format of the answer ({error!r:.200}); use the "
+                           f"same "
+                           f"release of iostats here and there") from None
 
 
 class ServerCursor:
     """
-    How far one server was read, so that nothing is missed: neither what came while it did not
-    answer, nor what came before it began its numbers anew.
+    The position in one server's events, so that nothing is missed: neither during an outage, nor
+    when its numbering restarts.
 
     Attributes:
         name: the server's.
-        after, places: where it goes on, and the name of that numbering; None: it was not asked yet.
-        answered: when it had told all, by its own clock; None: not yet.
+        after, places: the place to continue after, and the name of that numbering; None: not
+        queried yet.
+        answered: when it had sent all events, by its own clock; None: not yet.
     """
 
-    def __init__(self, server: EventServer, question: EventQuestion, after: int | None = None,
+    def __init__(self, server: EventServer, selection: EventSelection, after: int | None = None,
                  places: str = "", answered: float | None = None) -> None:
-        self.name, self._server, self._question = server.name, server, question
+        self.name, self._server, self._selection = server.name, server, selection
         self.after, self.places, self.answered = after, places, answered
-        self._again_since: float | None = None      # while all since then is asked for once more
-        self._anew = 0
+        self._repeat_since: float | None = None      # while all events since then are fetched again
+        self._restarts = 0
 
-    def of(self, question: EventQuestion) -> ServerCursor:
-        """One of the same server, for another question."""
-        return ServerCursor(self._server, question)
+    def for_selection(self, selection: EventSelection) -> ServerCursor:
+        """A new cursor for the same server, with another selection."""
+        return ServerCursor(self._server, selection)
 
-    def ask(self, last: int = 0, within_s: float = WITHIN_S) -> EventPage:
+    def fetch_page(self, last: int = 0, within_s: float = WITHIN_S) -> EventPage:
         """
-        The next page; NotDelivered.  Where the numbers began anew: an empty one, with more to come.
+        The next page; NotDelivered. If the numbering restarted: an empty page, with more to follow.
 
-        `last`: how many, the latest ones, and all that comes after them; with the first page
-        alone.
+        `last`: only the N latest ones, and all that follow them; for the first page only.
         """
-        params = {**params_of(self._question), "after": self.after or 0, "limit": MOST_AT_ONCE}
-        if 0 < last <= MOST_LAST:
+        params = {**make_params(self._selection), "after": self.after or 0, "limit": MAX_AT_ONCE}
+        if 0 < last <= MAX_LAST:
             params["last"] = last
-        if self._again_since is not None:
-            params["since"] = max(self._again_since, self._question.since or 0.0)
-        page = page_of(self._server.ask("events", params, within_s), self.name)
+        if self._repeat_since is not None:
+            params["since"] = max(self._repeat_since, self._selection.since or 0.0)
+        page = decode_page(self._server.ask(EVENTS, params, within_s), self.name)
         if self.after is not None and (page.places != self.places or page.next < self.after):
-            # It has other places than we know: all from shortly before it went is asked for again.
-            self._anew += 1
-            if self._anew > _MOST_ANEW:
-                raise NotDelivered(f"{self.name}: begins its numbers of events anew all the time")
+            # Its numbering is a new one: all events since shortly before the outage are fetched
+            # again.
+            self._restarts += 1
+            if self._restarts > _MAX_RESTARTS:
+                raise NotDelivered(f"{self.name}: restarts its numbering of events again and again")
             self.places = page.places
-            self._begin_again()
+            self._restart()
             return page._replace(events=[], more=True, dropped=0)
         if page.more and page.next <= (self.after or 0):
-            raise NotDelivered(f"{self.name}: announces more events, but none behind place "
+            raise NotDelivered(f"{self.name}: announces more events, but none after place "
                                f"{self.after or 0}")
         self.after, self.places = page.next, page.places
         if not page.more:
-            self._again_since, self.answered, self._anew = None, page.time, 0
+            self._repeat_since, self.answered, self._restarts = None, page.time, 0
         return page
 
     def failed(self) -> None:
-        """It did not answer: it may be another one when it does."""
+        """Note that the server did not answer: another one may answer under this name next time."""
         if self.after is not None and not self.places:
-            self._begin_again()
+            self._restart()
 
-    def _begin_again(self) -> None:
+    def _restart(self) -> None:
         if self.answered is not None:
-            self._again_since = self.answered - _AGAIN_SINCE_S
+            self._repeat_since = self.answered - _REPEATED_S
         self.after = 0

@@ -1,24 +1,38 @@
 """
-iostats events: what went wrong, on which storage server or node, in the habits of journalctl and
-sacct; from sites' servers, from collectors, or from this machine alone.
+iostats events: what went wrong, on which storage server or node, in the style of journalctl and
+sacct; from sites' servers, from collectors, or from this machine only.
 
-Standard library only, as `--local` runs where there is nothing else.
+Standard library only, as `--local` runs where nothing else is installed.
+
+The file of --cursor-file has the position in each server's events, and which events were printed,
+so that the next call continues there:
+
+    {"servers": {"mgmt1:19990": [4711, "9f2c31d0", 1795225060.0]}, "shown": [["ID", 23, false]]}
+
+It is written after the events are printed: if the monitor is killed in between, no event is lost,
+and the last ones may be printed again.
+
+Several servers are followed at the same time: a thread queries each, so that a server that does not
+answer delays no other one; their answers arrive in one queue.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import queue
+import random
 import select
 import sys
+import threading
 import time
-from collections import namedtuple
 
 from iostats.base import config as site
-from iostats.base.errors import DONE, NOT_REACHED, IostatsError, UsageError
-from iostats.cli import event_cursor_file, event_question
-from iostats.cli.entry_point import to_nowhere
-from iostats.cli.event_follow import Followed, ask_all
+from iostats.base import private_files, strict_json
+from iostats.base.errors import DONE, NOT_REACHED, IostatsError, StateError, UsageError
+from iostats.base.named_tuple import NamedTuple
+from iostats.cli import event_selection
+from iostats.cli.entry_point import redirect_to_null
 from iostats.cli.event_output import (
     NO_EVENTS,
     EventForm,
@@ -26,28 +40,27 @@ from iostats.cli.event_output import (
     MergedEvents,
     SeenEvents,
 )
-from iostats.cli.event_question import EventQuestion
-from iostats.cli.event_servers import ServerCursor, server_of, site_of
+from iostats.cli.event_selection import EventSelection
+from iostats.cli.event_servers import ServerCursor, find_site_server, parse_server
 from iostats.cli.parser import (
-    has_colours,
-    moments_of,
-    parser,
-    put_out,
-    say,
-    status_of,
-    terminal_width,
-    whole_number,
+    can_show_colours,
+    get_terminal_width,
+    make_parser,
+    parse_times,
+    parse_whole_number,
+    print_message,
+    run_role,
+    write_output,
 )
 from iostats.events import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
+    from queue import Queue
 
-    from iostats.cli.event_cursor_file import KeptCursors
-    from iostats.cli.event_follow import Told
     from iostats.cli.event_servers import EventPage
+    from iostats.cli.parsed_options import EventsOptions
     from iostats.events.event import Event
 
 HELP = """\
@@ -56,40 +69,43 @@ usage: iostats events [options]
 
 Print what went wrong on storage servers and compute nodes, a line for each
 event: evictions, lost connections, targets that are down, recovery, LBUGs ...
-docs/events.md has the kinds, and -x says what each means and what to do.
+docs/reference/events.md has the kinds; -x explains each, and what to do.
 
 Without -S, -n and -j: the last 24 hours.  root and [site] readers see all;
-others see events of targets, and of nodes while their jobs had them.
+others see events of targets, and of nodes while their jobs ran there.
 
 which events:
   -S, --since TIME      from TIME on
   -E, --until TIME      up to TIME
   -n, --lines [N|all]   the N latest (default: 10, with -n alone and with -f)
-  -f, --follow          then each one as it comes, until Ctrl-C
-  -p, --severity LEVEL  info, warning, critical or fatal, and worse (0 to 3)
+  -f, --follow          then each new event, until Ctrl-C
+  -p, --severity LEVEL  info, warning, critical or fatal, or worse (0 to 3)
   --fs NAMES            of these file systems
-  --node NODES          told by these storage servers or nodes, or about them:
-                        a node list, nid[001-004],oss1, or the NID of a client
-  -j, --job JOB         that this job met: on its nodes, and on its file systems
+  --node NODES          reported by these storage servers or nodes, or about
+                        them: a node list, nid[001-004],oss1, or the NID of a
+                        client
+  -j, --job JOB         during this job: on its nodes, and on its file systems
   --kind KINDS          of these kinds: evicted,target_down
 
 what is shown:
   -r, --reverse         the newest first
-  -x, --explain         behind the first of each kind: what it is, why, what to do
+  -x, --explain         after the first of each kind: its meaning, its cause,
+                        and what to do
   -l, --full            whole lines; else a terminal's are cut to its width
   --utc                 times in UTC
-  --json                a JSON object a line (docs/events.md)
-  -q, --quiet           no messages but errors
+  --json                a JSON object a line (docs/reference/events.md)
+  -q, --quiet           only errors as messages
   --no-pager            ignored: there is none
 
-whom to ask:
+servers:
   --server SERVER       a collector, HOST (on port 8980) or http://HOST:PORT, or
                         a site's server, HOST:PORT (default: [site] host); given
                         twice or more: all of them, each event once
-  --cursor-file FILE    what came after that which was printed with this file
-                        before; nothing of it is shown twice
-  --local               what this machine knows: no server, nothing installed
-                        (iostats_client.py events --local, where Python is all)
+  --cursor-file FILE    continue after the events that were printed with this
+                        file before; none is shown twice
+  --local               the events of this machine itself, without a server
+                        (iostats_client.py events --local, if only Python is
+                        installed)
   --root DIR            with --local: read dev/, proc/ and sys/ below DIR
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
@@ -99,8 +115,8 @@ times:
   YYYY-MM-DD[THH:MM[:SS]]  MMDD[YY][-HH:MM]  HH:MM[:SS]  today  yesterday
   midnight  noon  1121-noon  now-3days  now-2hours  utsSECONDS ...
 
-With -f an event is shown once more, as "update:", when more of it is known:
-its number has grown, or it is over.
+With -f an event is shown again, as "update:", when its count has grown or it is
+over.
 
 examples:
   iostats events -x -p critical
@@ -109,11 +125,11 @@ examples:
 
 exit status:
   0 printed, also if there was no event   1 it could not be read or written
-  2 bad usage or site.cfg   3 a server was not reached, or refused; what the
-  others know was printed   130 ended by Ctrl-C
+  2 bad usage or site.cfg   3 a server was not reached, or refused; the events
+  of the others were printed   130 ended by Ctrl-C
 """
 
-# Behind the first name: what journalctl and sacct call it.
+# After the first name: the names in journalctl and sacct.
 _VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("-S", "--since", "--starttime"), "since"), (("-E", "--until", "--endtime", "-U"), "until"),
     (("-p", "--severity", "--priority"), "severity"), (("-j", "--job", "--jobs"), "job"),
@@ -127,62 +143,66 @@ _FLAGS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("--utc",), "utc"), (("--json",), "json"), (("-q", "--quiet"), "quiet"),
     (("--no-pager",), "no_pager"), (("--local",), "local"))
 _DEFAULT_SINCE = "now-1day"
-_FOLLOWED_LINES = 10
-_MOST_LINES = 999_999_999
-_MOST_SERVERS = 64
-_PART_S, _MOST_PARTS = 86400.0, 100
-_LOOK_EVERY_S = 0.5                 # whether those who read our output are still there
+_DEFAULT_LINES = 10
+_MAX_LINES = 999_999_999
+_MAX_SERVERS = 64
+_PART_S, _MAX_PARTS = 86400.0, 100
+_POLL_EVERY_S = 0.5             # a check that the reader of our output has not closed the pipe
+_MAX_SHOWN = 10_000
+POLL_S = 1.0                    # between two queries of a server that answers
+_RETRY_S, _MAX_RETRY_S = 0.5, 5.0
+_WITHIN_S = 10.0                # for an answer of a server that is followed
 
-Asked = namedtuple("Asked", "question last options form")
-Asked.__doc__ = """
-What the command line asks for.
 
-Attributes:
-    question: an EventQuestion.
-    last: how many, the latest ones; None: all.
-    options: argparse's.
-    form: an EventForm.
-"""
+class EventsCommand(NamedTuple):
+    """The parsed command line."""
+
+    question: EventSelection
+    last: int | None                # only the N latest; None: all
+    options: EventsOptions     # argparse's
+    form: EventForm
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print; the exit status."""
+    """Print events; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    return status_of(lambda: _run(_parsed(arguments)))
+    return run_role(lambda: _run(_parse_arguments(arguments)))
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    found = parser("iostats events", HELP, (), ())
+def _parse_arguments(arguments: Sequence[str]) -> EventsOptions:
+    from iostats.cli.parsed_options import EventsOptions
+    arguments_parser = make_parser("iostats events", HELP)
     for names, attribute in _VALUES:
-        found.add_argument(*names, dest=attribute)
+        arguments_parser.add_argument(*names, dest=attribute)
     for names, attribute in _LISTS:
-        found.add_argument(*names, dest=attribute, action="append", default=[])
+        arguments_parser.add_argument(*names, dest=attribute, action="append", default=[])
     for names, attribute in _FLAGS:
-        found.add_argument(*names, dest=attribute, action="store_true")
-    found.add_argument("-n", "--lines", dest="lines", nargs="?", const=str(_FOLLOWED_LINES))
-    return found.parse_args(list(arguments))
+        arguments_parser.add_argument(*names, dest=attribute, action="store_true")
+    arguments_parser.add_argument("-n", "--lines", dest="lines", nargs="?",
+                                  const=str(_DEFAULT_LINES))
+    return arguments_parser.parse_args(list(arguments), EventsOptions())
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: EventsOptions) -> int:
     config = site.load(options.config)
-    kept = event_cursor_file.read(options.cursor_file)
-    asked = _asked(options, time.time(), bool(kept.servers))
+    saved = read_cursors(options.cursor_file)
+    command = _parse_command(options, time.time(), bool(saved.servers))
     if options.local:
         from iostats.cli import events_local
-        return events_local.run(config, asked)
+        return events_local.run(config, command)
     if options.root:
         raise UsageError("--root: expected --local with it")
-    servers = [server_of(text, config) for text in options.servers] or [site_of(config)]
-    names = [one.name for one in servers]
-    if len(set(names)) < len(names) or len(names) > _MOST_SERVERS:
-        raise UsageError(f"--server: expected up to {_MOST_SERVERS}, each once, got "
+    servers = [parse_server(text, config) for text in options.servers] or [find_site_server(config)]
+    names = [server.name for server in servers]
+    if len(set(names)) < len(names) or len(names) > _MAX_SERVERS:
+        raise UsageError(f"--server: expected up to {_MAX_SERVERS}, each once, got "
                          f"{' '.join(names)[:200]}")
-    cursors = [ServerCursor(one, asked.question, *kept.servers.get(one.name, ()))
-               for one in servers]
-    return _Monitor(asked, cursors, kept).run()
+    cursors = [ServerCursor(server, command.question, *saved.servers.get(server.name, ()))
+               for server in servers]
+    return _Monitor(command, cursors, saved).run()
 
 
-def _asked(options: argparse.Namespace, now: float, goes_on: bool) -> Asked:
+def _parse_command(options: EventsOptions, now: float, has_cursor: bool) -> EventsCommand:
     if options.follow and options.reverse:
         raise UsageError("expected --follow or --reverse, got both")
     if options.local and (options.servers or options.job or options.cursor_file):
@@ -193,67 +213,67 @@ def _asked(options: argparse.Namespace, now: float, goes_on: bool) -> Asked:
         raise UsageError("--until: expected no --follow with it")
     last = None
     if options.lines is not None and options.lines != "all":
-        last = whole_number("--lines", options.lines, _MOST_LINES)
-    is_bare = options.since is None and options.lines is None and not goes_on
+        last = parse_whole_number("--lines", options.lines, _MAX_LINES)
+    is_bare = options.since is None and options.lines is None and not has_cursor
     if options.follow and is_bare:
-        last = _FOLLOWED_LINES
-    since, until = moments_of(options, now, _DEFAULT_SINCE if (
+        last = _DEFAULT_LINES
+    since, until = parse_times(options, now, _DEFAULT_SINCE if (
         is_bare and not options.follow and not options.job and not options.local) else None)
-    question = EventQuestion(
-        since, until, 0 if options.severity is None else kinds.severity_of(
+    selection = EventSelection(
+        since, until, 0 if options.severity is None else kinds.parse_severity(
             options.severity, "--severity"),
-        event_question.file_systems_of(options.file_systems),
-        event_question.nodes_of(options.nodes), event_question.kinds_of(options.kinds),
-        event_question.job_of(options.job) if options.job else "")
-    width = None if options.full or options.json else terminal_width()
-    return Asked(question, last, options, EventForm(
-        options.json, options.utc, options.explain, width, has_colours(sys.stdout), now))
+        event_selection.parse_file_systems(options.file_systems),
+        event_selection.parse_nodes(options.nodes), event_selection.parse_kinds(options.kinds),
+        event_selection.parse_job(options.job) if options.job else "")
+    width = None if options.full or options.json else get_terminal_width()
+    return EventsCommand(selection, last, options, EventForm(
+        options.json, options.utc, options.explain, width, can_show_colours(sys.stdout), now))
 
 
-def parts_of(whole: EventQuestion, now: float, is_reversed: bool) -> list[EventQuestion]:
-    """The same question in parts of a day or more, in their order; one where it has no begin."""
+def split_time(whole: EventSelection, now: float, is_reversed: bool) -> list[EventSelection]:
+    """The selection in parts of a day or more, in order; one part if it has no beginning."""
     if whole.since is None:
         return [whole]
     ends = now if whole.until is None else whole.until
-    each_s = max(_PART_S, (ends - whole.since) / _MOST_PARTS)
-    count = max(1, math.ceil((ends - whole.since) / each_s))
-    found = [whole._replace(since=whole.since + number * each_s,
-                            until=whole.since + (number + 1) * each_s) for number in range(count)]
-    found[-1] = found[-1]._replace(until=whole.until)
-    return found[::-1] if is_reversed else found
+    part_s = max(_PART_S, (ends - whole.since) / _MAX_PARTS)
+    count = max(1, math.ceil((ends - whole.since) / part_s))
+    parts = [whole._replace(since=whole.since + number * part_s,
+                            until=whole.since + (number + 1) * part_s) for number in range(count)]
+    parts[-1] = parts[-1]._replace(until=whole.until)
+    return parts[::-1] if is_reversed else parts
 
 
-class Printed:
+class EventPrinter:
     """Prints events, each once; see SeenEvents."""
 
-    def __init__(self, asked: Asked, seen: SeenEvents) -> None:
-        self.seen, self._asked, self._lines = seen, asked, JournalLines(asked.form)
+    def __init__(self, command: EventsCommand, shown: SeenEvents) -> None:
+        self.seen, self._command, self._journal_lines = shown, command, JournalLines(command.form)
 
-    def events(self, events: Sequence[Event], names: dict[str, str]) -> int:
-        """Print those that are new or have grown, at once; how many."""
+    def print_events(self, events: Sequence[Event], names: dict[str, str]) -> int:
+        """Print new and grown events at once; returns how many."""
         lines: list[str] = []
         count = 0
         for event in events:
-            is_shown, is_update = self.seen.take(event)
+            is_shown, is_update = self.seen.add(event)
             if is_shown:
-                lines += self._lines.lines(event, names, is_update)
+                lines += self._journal_lines.lines(event, names, is_update)
                 count += 1
-        put_out(lines)
+        write_output(lines)
         return count
 
-    def nothing(self) -> None:
-        """There was no event."""
-        if not self._asked.form.is_json and not self._asked.options.quiet:
-            put_out([NO_EVENTS])
+    def print_none(self) -> None:
+        """Print that there was no event."""
+        if not self._command.form.is_json and not self._command.options.quiet:
+            write_output([NO_EVENTS])
 
-    def say(self, text: str) -> None:
-        """A message that is no error."""
-        if not self._asked.options.quiet:
-            say(text)
+    def print_note(self, text: str) -> None:
+        """Print a message that is no error."""
+        if not self._command.options.quiet:
+            print_message(text)
 
 
-def is_read() -> bool:
-    """False when the program that reads our output has gone."""
+def has_reader() -> bool:
+    """False if the program that reads our output has closed the pipe."""
     poll = select.poll()
     poll.register(1, 0)
     return not any(flags & (select.POLLERR | select.POLLHUP | select.POLLNVAL)
@@ -261,132 +281,249 @@ def is_read() -> bool:
 
 
 class _Monitor:
-    """Asks the servers, prints, and goes on with --follow."""
+    """Queries the servers, prints, and continues with --follow."""
 
-    def __init__(self, asked: Asked, cursors: Sequence[ServerCursor], kept: KeptCursors) -> None:
-        """`kept`: where another one of us stopped."""
-        self._asked, self._cursors, self._before = asked, cursors, kept.servers
-        self._out = Printed(asked, SeenEvents(kept.shown))
-        self._marks: dict[str, tuple[int, str, float]] = {}     # what is printed of each
+    def __init__(self, command: EventsCommand, cursors: Sequence[ServerCursor],
+                 saved: SavedCursors) -> None:
+        """`saved`: the positions of an earlier call."""
+        self._command, self._cursors, self._saved_positions = command, cursors, saved.servers
+        self._out = EventPrinter(command, SeenEvents(saved.shown))
+        self._positions: dict[str, tuple[int, str, float]] = {}     # up to which each was printed
         self._written: object = None
-        self._down: dict[str, bool] = {}            # server: it has answered before
-        self._bad: set[str] = set()
-        self._partial: set[str] = set()             # servers that do not tell all
-        self._dropped: dict[str, int] = {}          # server: what it said of these
+        self._down: dict[str, bool] = {}            # server: whether it has answered before
+        self._servers_with_errors: set[str] = set()
+        self._partial_servers: set[str] = set()  # servers that show this user only a part
+        self._dropped: dict[str, int] = {}          # server: its count of dropped events
 
     def run(self) -> int:
-        """The exit status."""
-        options = self._asked.options
-        if options.follow or options.cursor_file or self._asked.last is not None:
-            merged = self._merged(self._cursors)
-            count = self._out.events(merged.in_order(self._asked.last, options.reverse),
-                                     merged.names)
-            self._keep()
+        """Print the events, and follow them if requested; returns the exit status."""
+        options = self._command.options
+        if options.follow or options.cursor_file or self._command.last is not None:
+            merged = self._fetch_merged(self._cursors)
+            count = self._out.print_events(merged.sort_events(self._command.last, options.reverse),
+                                           merged.names)
+            self._save_cursors()
         else:
-            count = self._in_parts()
+            count = self._print_in_parts()
         if options.follow:
             for cursor in self._cursors:
                 if cursor.name in self._down:
                     cursor.failed()
             return self._follow()
         if not count:
-            self._out.nothing()
+            self._out.print_none()
         return NOT_REACHED if self._down else DONE
 
-    def _in_parts(self) -> int:
-        """Print all of a long time in parts, so that not all of it is in memory; how many."""
-        whole, is_reversed = self._asked.question, self._asked.options.reverse
+    def _print_in_parts(self) -> int:
+        """
+        Print a long time in parts, so that not all of it is in memory; returns how many events.
+        """
+        whole, is_reversed = self._command.question, self._command.options.reverse
         count = 0
-        for part in parts_of(whole, self._asked.form.now, is_reversed):
-            merged = self._merged([cursor.of(part) for cursor in self._cursors
-                                   if cursor.name not in self._down])
-            # What began before a part, and was not over, is of the part before.
-            count += self._out.events([
-                event for event in merged.in_order(is_reversed=is_reversed)
-                if (part.since == whole.since or event.time >= part.since)
-                and (part.until == whole.until or event.time < part.until)], merged.names)
+        for part in split_time(whole, self._command.form.now, is_reversed):
+            merged = self._fetch_merged([cursor.for_selection(part) for cursor in self._cursors
+                                         if cursor.name not in self._down])
+            # An event that began before a part, and was not over, belongs to the part before.
+            count += self._out.print_events([
+                event for event in merged.sort_events(is_reversed=is_reversed)
+                if (part.since in (None, whole.since) or event.time >= part.since)
+                and (part.until in (None, whole.until) or event.time < part.until)], merged.names)
         return count
 
-    def _merged(self, cursors: Sequence[ServerCursor]) -> MergedEvents:
+    def _fetch_merged(self, cursors: Sequence[ServerCursor]) -> MergedEvents:
         """
-        What these servers tell; who does not answer is said, and is in `_down`.  Raises the error
-        where none answers, and none did before.
+        The events of these servers; one that does not answer is reported, and is in `_down`.
+        Raises the error if none answers, and there is no saved position.
         """
         merged, errors = MergedEvents(), list[IostatsError]()
-        for cursor, end in zip(cursors, ask_all(cursors, self._asked.last)):
+        for cursor, end in zip(cursors, fetch_all(cursors, self._command.last)):
             for page in end.pages:
-                self._note(cursor, page)
+                self._note_page(cursor, page)
                 for event, names in page.events:
                     merged.add(event, names)
             if end.error is not None:
                 self._down[cursor.name] = bool(end.pages)
                 errors.append(end.error)
-        # One that goes on from a cursor file is a service, which outlives its servers.
+        # With a cursor file it is a service, which waits for its servers.
         if errors and len(errors) == len(self._cursors) and not (
-                self._asked.options.follow and self._before):
+                self._command.options.follow and self._saved_positions):
             for error in errors[:-1]:
-                say(str(error))
+                print_message(str(error))
             raise errors[-1]
         for error in errors:
-            say(f"{error}; without it" + (
-                "; trying again" if self._asked.options.follow else ""))
+            print_message(f"{error}; without it" + (
+                "; trying again" if self._command.options.follow else ""))
         return merged
 
     def _follow(self) -> int:
-        told: queue.Queue[Told] = queue.Queue(4)    # a terminal that is stopped stops us, too
-        followed = Followed(self._cursors, told)
+        # Bounded: a stopped terminal stops us, too.
+        answers: queue.Queue[ServerAnswer] = queue.Queue(4)
+        followed = ServerFollower(self._cursors, answers)
         try:
-            while is_read():
+            while has_reader():
                 try:
-                    one = told.get(timeout=_LOOK_EVERY_S)
+                    answer = answers.get(timeout=_POLL_EVERY_S)
                 except queue.Empty:
                     continue
-                self._take(one)
+                self._print_answer(answer)
         finally:
             followed.close()
-        to_nowhere(1)                               # its reader has gone
+        redirect_to_null(1)                               # its reader has closed the pipe
         return DONE
 
-    def _take(self, told: Told) -> None:
-        name, page = told.cursor.name, told.page
+    def _print_answer(self, answer: ServerAnswer) -> None:
+        name, page = answer.cursor.name, answer.page
         if page is None:
             if name not in self._down:
                 self._down[name] = True
-                say(f"{told.error}; trying again")
+                print_message(f"{answer.error}; trying again")
             return
         merged = MergedEvents()
         for event, names in page.events:
             merged.add(event, names)
         if name in self._down and page.more and not page.events:
-            return                                  # it begins its numbers anew
-        count = self._out.events(merged.in_order(), merged.names)
-        self._note(told.cursor, page)
-        self._keep()
+            return                                  # its numbering restarts
+        count = self._out.print_events(merged.sort_events(), merged.names)
+        self._note_page(answer.cursor, page)
+        self._save_cursors()
         if name in self._down and not page.more:
             del self._down[name]
-            self._out.say(f"{name} answers again; {count or 'no'} event{'s' * (count != 1)} came "
-                          f"meanwhile")
+            self._out.print_note(f"{name} answers again; {count or 'no'} event{'s' * (count != 1)} "
+                                 f"arrived in between")
 
-    def _note(self, cursor: ServerCursor, page: EventPage) -> None:
-        if page.of_user and cursor.name not in self._partial:
-            self._partial.add(cursor.name)
-            self._out.say(f"{cursor.name}: {page.of_user} sees there what storage servers tell of "
-                          f"targets, and with -j what happened to the nodes of a job of their own; "
-                          f"root and [site] readers see all")
-        if page.bad and cursor.name not in self._bad:
-            self._bad.add(cursor.name)
-            say(f"{cursor.name}: an event cannot be shown: {page.bad}; use one release of iostats "
-                f"here and there")
+    def _note_page(self, cursor: ServerCursor, page: EventPage) -> None:
+        if page.of_user and cursor.name not in self._partial_servers:
+            self._partial_servers.add(cursor.name)
+            self._out.print_note(f"{cursor.name}: {page.of_user} sees there the storage servers' "
+                                 f"events of "
+                                 f"targets, and with -j the events of the nodes of an own job; "
+                                 f"root and [site] readers see all")
+        if page.bad and cursor.name not in self._servers_with_errors:
+            self._servers_with_errors.add(cursor.name)
+            print_message(f"{cursor.name}: an event cannot be shown: {page.bad}; use the same "
+                          f"release of "
+                          f"iostats here and there")
         if page.dropped and self._dropped.get(cursor.name) != page.dropped:
             self._dropped[cursor.name] = page.dropped
-            say(f"{cursor.name}: {page.dropped} events were dropped there for lack of room")
-        before = self._marks.get(cursor.name)
-        self._marks[cursor.name] = (page.next, page.places, before[2] if page.more and before
-                                    else page.time)
+            print_message(f"{cursor.name}: {page.dropped} events were dropped there for lack of "
+                          f"space")
+        before = self._positions.get(cursor.name)
+        self._positions[cursor.name] = (page.next, page.places, before[2] if page.more and before
+                                        else page.time)
 
-    def _keep(self) -> None:
-        path, now = self._asked.options.cursor_file, {
-            name: mark[:2] for name, mark in self._marks.items()}
+    def _save_cursors(self) -> None:
+        path, now = self._command.options.cursor_file, {
+            name: mark[:2] for name, mark in self._positions.items()}
         if path and now != self._written:
-            event_cursor_file.write(path, {**self._before, **self._marks}, self._out.seen)
+            write_cursors(path, {**self._saved_positions, **self._positions},
+                          self._out.seen)
             self._written = now
+
+
+class SavedCursors(NamedTuple):
+    # {name: (place, name of the numbering, the server's clock then)}
+    servers: dict[str, tuple[int, str, float]]
+    shown: list[tuple[str, int, bool]]  # [(id, count, is over)]
+
+
+def read_cursors(path: str | None) -> SavedCursors:
+    """The content of the cursor file; empty if there is no file yet; StateError."""
+    if path is None:
+        return SavedCursors({}, [])
+    try:
+        content = strict_json.loads(private_files.read_text(path))
+        servers = {str(name): (int(after), str(places), float(at))
+                   for name, (after, places, at) in content["servers"].items()}
+        return SavedCursors(servers, [(str(name), int(count), bool(is_over))
+                                      for name, count, is_over in content["shown"]])
+    except FileNotFoundError:
+        return SavedCursors({}, [])
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise StateError(f"{path}: expected what --cursor-file wrote, got something else "
+                         f"({error!r:.100}); remove it to start from the beginning") from None
+
+
+def write_cursors(path: str, servers: dict[str, tuple[int, str, float]], seen: SeenEvents) -> None:
+    """Replace the cursor file; StateError."""
+    try:
+        private_files.write_atomically(path, json.dumps(
+            {"servers": servers, "shown": seen.latest(_MAX_SHOWN)},
+            separators=(",", ":")).encode())
+    except OSError as error:
+        raise StateError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+class ServerAnswer(NamedTuple):
+    """One answer of a server."""
+
+    cursor: ServerCursor
+    page: EventPage | None      # an EventPage; None if it did not answer
+    error: IostatsError | None  # the IostatsError in that case
+
+
+class AllPages(NamedTuple):
+    """All answers of a server, and the error if it did not answer to the end."""
+
+    pages: list[EventPage]
+    error: IostatsError | None
+
+
+class ServerFollower:
+    """Queries servers again and again; `queue` gets a ServerAnswer for each query."""
+
+    def __init__(self, cursors: Sequence[ServerCursor], queue: Queue[ServerAnswer]) -> None:
+        self._queue, self._ended = queue, threading.Event()
+        for cursor in cursors:
+            threading.Thread(target=self._follow, args=(cursor,), daemon=True).start()
+
+    def close(self) -> None:
+        """Stop querying."""
+        self._ended.set()
+
+    def _follow(self, cursor: ServerCursor) -> None:
+        pause_s = 0.0
+        while not self._ended.wait(pause_s):
+            try:
+                page = cursor.fetch_page(within_s=_WITHIN_S)
+            except IostatsError as error:
+                cursor.failed()
+                self._queue.put(ServerAnswer(cursor, None, error))
+                # So that many monitors do not retry at the same moment.
+                pause_s = min(max(pause_s * 2, _RETRY_S), _MAX_RETRY_S) * random.uniform(0.7, 1.0)
+                continue
+            self._queue.put(ServerAnswer(cursor, page, None))
+            pause_s = 0.0 if page.more and page.events else POLL_S
+
+
+def fetch_all(cursors: Sequence[ServerCursor], last: int | None) -> list[AllPages]:
+    """
+    The AllPages of each server, fetched at the same time.
+
+    `last`: only the N latest events; None: all.
+    """
+    pages: list[list[EventPage]] = [[] for _ in cursors]
+    errors: list[BaseException | None] = [None for _ in cursors]
+
+    def fetch(number: int) -> None:
+        try:
+            page = cursors[number].fetch_page(last or 0)
+            pages[number].append(page)
+            while page.more:
+                page = cursors[number].fetch_page()
+                pages[number].append(page)
+        except BaseException as error:
+            errors[number] = error
+    threads = [threading.Thread(target=fetch, args=(number,), daemon=True)
+               for number in range(len(cursors))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ended = []
+    for server_pages, error in zip(pages, errors):
+        if error is not None and not isinstance(error, IostatsError):
+            raise error
+        ended.append(AllPages(server_pages, error))
+    return ended

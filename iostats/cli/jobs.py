@@ -6,38 +6,42 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
-from iostats.base.job_id import checked_batch_job, tasks_of
+from iostats.base.job_id import check_batch_job, expand_tasks
 from iostats.cli import unfinished
 from iostats.cli.list_options import (
+    FORM_HELP,
+    TIMES,
     ListOptions,
-    command_line,
-    limit_of,
-    notes_on_room,
-    number_form,
-    without_descending,
+    describe_hidden_fields,
+    join_sort_option,
+    make_list_parser,
+    make_number_form,
+    parse_delimiter,
+    parse_limit,
 )
-from iostats.cli.parser import moments_of, put_out, status_of, table_width
-from iostats.cli.site_client import ask_site, form_checked
+from iostats.cli.parsed_options import JobsOptions
+from iostats.cli.parser import choose_table_width, parse_times, run_role, write_output
+from iostats.cli.site_client import ask_site, check_format
 from iostats.report import job_fields, job_list, json_and_csv
 from iostats.report.listing import ALL, FieldColumn, NumberForm
-from iostats.site import job_index
+from iostats.report.site_methods import JOBS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from iostats.report.job_fields import ListedJob
+    from iostats.store.job_index import JobsParams
 
-_MOST_LINES = 5                 # on jobs without a row
+_MAX_LINES = 5                  # about jobs without a row
 
 HELP = """\
 usage: iostats jobs [options]
 
-Print a line for each job with what it read, wrote and opened, from the site's
-server.  Options, fields and times are those of sacct where they fit.
+Print a line for each job with its reads, writes and opens, from the site's
+server.  Options, fields and times are those of sacct if possible.
 
 Without -S and -j: the jobs of today.  Users see their own jobs; root and [site]
 readers see all.  Of a job that was requeued the last run is listed.
@@ -56,8 +60,10 @@ which jobs:
   --name NAMES          with these names
   -s, --state STATES    how they ended: FAILED, TIMEOUT, ... or F, TO, ...
   -D, --duplicates      every run of a job that was requeued
-  --events              with events: something went wrong while they ran
-  --lost                that lost data by an event, or may have lost some
+  --fstype TYPES        that used lustre, nfs, gpfs or disk (the nodes' local
+                        disks), with the bytes read from and written to these
+  --events              with events: something went wrong during the job
+  --lost                that lost data, or may have lost some, by an event
 
 what is shown:
   -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: %12 is 12 wide,
@@ -70,13 +76,8 @@ what is shown:
   --sort FIELD          the smallest first; -FIELD: the largest (default: Start)
   --reverse             reverse the order
   --limit N             the first N jobs in that order
-  -n, --noheader        no heading
-  -p, --parsable        | after every field
-  -P, --parsable2       | between fields
-  --delimiter TEXT      with -p and -P: TEXT instead of |
-  --units UNIT          bytes in K, M, G, T or P
-  --noconvert           bytes as plain numbers
-  --json                one JSON document (docs/jobs.md)
+""" + FORM_HELP + """\
+  --json                one JSON document (docs/reference/jobs.md)
 
   -X, --allocations     ignored: there are no job steps here
   --config FILE         the configuration (default: site.cfg, and
@@ -102,7 +103,7 @@ LISTS: ListOptions = (
     (("-u", "--user", "--uid"), "users"), (("-A", "--account", "--accounts"), "accounts"),
     (("-r", "--partition"), "partitions"), (("-M", "--cluster", "--clusters"), "clusters"),
     (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"),
-    (("--name",), "names"))
+    (("--name",), "names"), (("--fstype",), "used"))
 FLAGS: ListOptions = (
     (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
     (("-b", "--brief"), "brief"), (("-X", "--allocations"), "steps"),
@@ -110,160 +111,179 @@ FLAGS: ListOptions = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print; the exit status."""
-    return status_of(lambda: _run(_parsed(sys.argv[1:] if arguments is None else arguments)))
+    """Print the list of jobs; returns the exit status."""
+    return run_role(lambda: _run(_parse_arguments(sys.argv[1:] if arguments is None
+                                                  else arguments)))
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    return command_line("iostats jobs", HELP, lists=LISTS, flags=FLAGS).parse_args(
-        without_descending(arguments))
+def _parse_arguments(arguments: Sequence[str]) -> JobsOptions:
+    return make_list_parser("iostats jobs", HELP, TIMES, LISTS, FLAGS).parse_args(
+        join_sort_option(arguments), JobsOptions())
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: JobsOptions) -> int:
     if options.helpformat:
-        put_out([job_fields.field_help()])
+        write_output([job_fields.format_field_help()])
         return DONE
     config = site.load(options.config)
-    columns, how = _columns(options, config), number_form(options, config)
-    delimiter = job_list.checked_delimiter("|" if options.delimiter is None else options.delimiter)
-    question = _question(options, time.time())
-    rows = _rows(config, question, limit_of(options))
-    with form_checked("a job"):
-        columns, without = _for_the_terminal(rows, columns, how, options, config)
-        put_out(_lines(rows, question, columns, how, delimiter, options, config))
-        for line in [*_without_row(rows, question, options, config), *without]:
+    columns, form = _select_columns(options, config), make_number_form(options, config)
+    delimiter = parse_delimiter(options)
+    params = _make_params(options, time.time())
+    rows = _fetch_rows(config, params, parse_limit(options))
+    with check_format("a job"):
+        columns, without = _fit_to_terminal(rows, columns, form, options, config)
+        write_output(_format_lines(rows, params, columns, form, delimiter, options, config))
+        for line in [*_explain_missing_rows(rows, params, options, config), *without]:
             print(f"iostats: {line}", file=sys.stderr)
     return DONE
 
 
-def _for_the_terminal(rows: list[dict[str, Any]], columns: list[FieldColumn], how: NumberForm,
-                      options: argparse.Namespace,
-                      config: site.Config) -> tuple[list[FieldColumn], list[str]]:
-    """(columns that have something and fit into the terminal, [message]); all that were chosen."""
+def _fit_to_terminal(rows: list[ListedJob], columns: list[FieldColumn], form: NumberForm,
+                     options: JobsOptions,
+                     config: site.Config) -> tuple[list[FieldColumn], list[str]]:
+    """
+    Return (columns with values that fit the terminal, [message]); all columns if the user chose
+    them.
+    """
     chosen = (options.format or options.long or options.brief or options.json or options.parsable
-              or options.parsable2 or config["report.job_fields"])
+              or options.parsable2 or config.report.job_fields)
     if not chosen and not any(row.get("events") for row in rows):
         columns = [column for column in columns if column.field.name != "events"]
     if chosen:
         return columns, []
-    found, without = job_list.fitting(rows, columns, how, table_width())
-    return found, notes_on_room(without)
+    fitting_columns, without = job_list.fit_columns(rows, columns, form, choose_table_width())
+    return fitting_columns, describe_hidden_fields(without)
 
 
-def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: argparse.Namespace,
-                 config: site.Config) -> list[str]:
+def _explain_missing_rows(rows: list[ListedJob], params: JobsParams,
+                          options: JobsOptions,
+                          config: site.Config) -> list[str]:
     """
-    [line] on jobs that were asked for and have no row; or else, below a table for people, on those
-    of today that wait for nodes.  [] where options have left rows out.
+    Return [line] on selected jobs without a row; or, below a table for people, on today's jobs that
+    wait for nodes. [] if options have left out rows.
     """
-    chosen = any(question[name] for name in ("accounts", "partitions", "clusters", "states",
-                                             "names", "hit", "lost"))
-    if chosen or question["until"] is not None:
+    if (params.accounts or params.partitions or params.clusters or params.states or params.names
+            or params.used or params.hit or params.lost or params.until is not None):
         return []
-    if question["jobs"]:
-        if question["users"] or question["since"] is not None:
+    if params.jobs:
+        if params.users or params.since is not None:
             return []
-        left = [job for job in question["jobs"] if not any(_is_of(row, job) for row in rows)]
-        found = unfinished.reasons(left, config)
-        return [found[job] for job in left[:_MOST_LINES] if job in found] + _and_more(left)
+        missing = [job for job in params.jobs if not any(_is_row_of_job(row, job) for row in rows)]
+        reasons = unfinished.explain_missing_reports(missing, config)
+        return [reasons[job] for job in missing[:_MAX_LINES]
+                if job in reasons] + _format_more_line(missing)
     if options.json or options.parsable or options.parsable2:
         return []
-    there = {(row["raw_job_id"], row["attempt"]) for row in rows}
-    waiting = [one for one in unfinished.waiting_jobs([], config)
-               if (one["job"], one["attempt"]) not in there
-               and (not question["users"] or one["user"] in question["users"])]
-    return [f"not in the list: job {one['job']} {unfinished.awaited(one)}"
-            for one in waiting[:_MOST_LINES]] + _and_more(waiting)
+    listed = {(row["raw_job_id"], row["attempt"]) for row in rows}
+    waiting = [job_waiting for job_waiting in unfinished.query_waiting([], config)
+               if (job_waiting["job"], job_waiting["attempt"]) not in listed
+               and (not params.users or job_waiting["user"] in params.users)]
+    return [f"not in the list: job {job_waiting['job']} {unfinished.describe_waiting(job_waiting)}"
+            for job_waiting in waiting[:_MAX_LINES]] + _format_more_line(waiting)
 
 
-def _and_more(found: list[Any]) -> list[str]:
-    return [f"... and {len(found) - _MOST_LINES} more"] if len(found) > _MOST_LINES else []
+def _format_more_line(items: Sequence[object]) -> list[str]:
+    return [f"... and {len(items) - _MAX_LINES} more"] if len(items) > _MAX_LINES else []
 
 
-def _is_of(row: dict[str, Any], job: str) -> bool:
-    """Whether a row belongs to `job`, as it was asked for: a job, an array, a part of one."""
+def _is_row_of_job(row: ListedJob, job: str) -> bool:
+    """True if a row belongs to `job` of the command line: a job, an array, or a part of one."""
     shown = row["job_id"]
     return job in (shown, row["raw_job_id"]) or (
         shown.startswith(job) and shown[len(job)] in "_+.[")
 
 
-def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[FieldColumn],
-           how: NumberForm, delimiter: str, options: argparse.Namespace,
-           config: site.Config) -> Iterable[str]:
-    """What is printed, line by line."""
+def _format_lines(rows: list[ListedJob], params: JobsParams, columns: list[FieldColumn],
+                  form: NumberForm, delimiter: str, options: JobsOptions,
+                  config: site.Config) -> Iterable[str]:
+    """The output, line by line."""
     if options.json:
-        return [json_and_csv.as_json({"schema": 1, "since": question["since"],
-                                    "until": question["until"], "jobs": rows})]
+        return [json_and_csv.format_json({"schema": 1, "since": params.since,
+                                          "until": params.until, "jobs": rows})]
     for row in rows:
         row["file_systems"] = [config.labels.get(name, name) for name in row["file_systems"]]
     if options.parsable or options.parsable2:
-        return job_list.parsable(rows, columns, how, not options.noheader, delimiter,
-                                 not options.parsable2)
-    return job_list.table(rows, columns, how, not options.noheader)
+        return job_list.format_parsable(rows, columns, form, not options.noheader, delimiter,
+                                        not options.parsable2)
+    return job_list.format_table(rows, columns, form, not options.noheader)
 
 
-def _columns(options: argparse.Namespace, config: site.Config) -> list[FieldColumn]:
+def _select_columns(options: JobsOptions, config: site.Config) -> list[FieldColumn]:
     if options.format:
-        return job_list.columns_of(",".join(options.format))
+        return job_list.parse_columns(",".join(options.format))
     if options.long:
-        return job_list.columns_of(ALL)
+        return job_list.parse_columns(ALL)
     if options.brief:
-        return job_list.columns_of(job_fields.BRIEF)
-    where = config.origin["report.job_fields"]
-    return job_list.columns_of(config["report.job_fields"] or job_fields.DEFAULT,
-                               f"{where}: [report] job_fields")
+        return job_list.parse_columns(job_fields.BRIEF)
+    default = job_fields.DEFAULT.replace(
+        ",".join(job_fields.OF_KIND["lustre"]),
+        ",".join(job_fields.find_fields_of_kinds(_parse_types(options.used))))
+    return job_list.parse_columns(config.report.job_fields or default,
+                                  config.locate("report.job_fields"))
 
 
-def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
-    """The params of the site server's `jobs`, as a dict."""
-    sort, descending = job_fields.sort_of("Start" if options.sort is None else options.sort)
-    most = job_index.MOST_JOBS
-    jobs = [checked_batch_job(job, "--jobs") for job in _words(
-        [job for text in options.jobs for job in tasks_of(text, "--jobs", most)], "--jobs", most)]
+def _make_params(options: JobsOptions, now: float) -> JobsParams:
+    """The params of the site server's `jobs`."""
+    from iostats.store.job_index import JobsParams  # here, as completion has no use for it
+    sort, descending = job_fields.parse_sort("Start" if options.sort is None else options.sort)
+    maximum = job_fields.MOST_JOBS
+    jobs = [check_batch_job(job, "--jobs") for job in _split_names(
+        [job for text in options.jobs for job in expand_tasks(text, "--jobs", maximum)], "--jobs",
+        maximum)]
     # No limit without -E: a node's clock may be ahead of ours.
-    since, until = moments_of(options, now, None if jobs else "today")
+    since, until = parse_times(options, now, None if jobs else "today")
     if options.all_users and options.users:
         raise UsageError("expected --allusers or --user, got both")
-    return {
-        "users": _words(options.users, "--user"), "accounts": _words(options.accounts, "--account"),
-        "partitions": _words(options.partitions, "--partition"),
-        "clusters": _words(options.clusters, "--cluster"), "jobs": jobs,
-        "states": [job_fields.state_of(state) for state in _words(options.states, "--state")],
-        "names": _words(options.names, "--name"),
-        "since": since, "until": until, "hit": options.hit, "lost": options.lost,
-        "all_runs": options.all_runs, "sort": sort,
-        "descending": descending != options.reverse}
+    return JobsParams(
+        users=_split_names(options.users, "--user"),
+        accounts=_split_names(options.accounts, "--account"),
+        partitions=_split_names(options.partitions, "--partition"),
+        clusters=_split_names(options.clusters, "--cluster"), jobs=jobs,
+        states=[job_fields.parse_state(state)
+                for state in _split_names(options.states, "--state")],
+        names=_split_names(options.names, "--name"), used=_parse_types(options.used),
+        since=since, until=until, hit=options.hit, lost=options.lost, all_runs=options.all_runs,
+        sort=sort, descending=descending != options.reverse)
 
 
-def _words(texts: list[str], what: str, most: int = job_index.MOST_NAMES) -> list[str]:
-    """[word] of ["a,b", "c"], each once; UsageError names `what`."""
-    found = [word.strip() for text in texts for word in text.split(",") if word.strip()]
-    if texts and not found:
-        raise UsageError(f"{what}: expected names separated by commas, got {texts[0][:40]!r}")
-    if len(found) > most:
-        raise UsageError(f"{what}: expected up to {most}, got {len(found)}")
-    for word in found:
+def _split_names(texts: list[str], option: str, maximum: int = job_fields.MOST_NAMES) -> list[str]:
+    """Return [name] of ["a,b", "c"], each once; UsageError names `option`."""
+    names = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+    if texts and not names:
+        raise UsageError(f"{option}: expected names separated by commas, got {texts[0][:40]!r}")
+    if len(names) > maximum:
+        raise UsageError(f"{option}: expected up to {maximum}, got {len(names)}")
+    for word in names:
         if len(word) > 128 or not word.isprintable():
-            raise UsageError(f"{what}: expected up to 128 printable characters, got "
+            raise UsageError(f"{option}: expected up to 128 printable characters, got "
                              f"{word[:40]!r}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
-def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    """Up to `limit` rows, asked for in parts, so that no answer occupies the server for long."""
-    rows: list[dict[str, Any]] = []
-    after: Any = None
+def _parse_types(texts: list[str]) -> list[str]:
+    """The kinds of file systems of --fstype; UsageError."""
+    types = _split_names(texts, "--fstype")
+    if not set(job_fields.TYPES) >= set(types):
+        raise UsageError(f"--fstype: expected {', '.join(job_fields.TYPES)}, got "
+                         f"{','.join(types)[:40]!r}")
+    return types
+
+
+def _fetch_rows(config: site.Config, params: JobsParams, limit: int) -> list[ListedJob]:
+    """Up to `limit` rows, fetched in parts, so that no answer occupies the server for long."""
+    import msgspec
+    rows: list[ListedJob] = []
     while len(rows) < limit:
-        part = min(job_index.MOST_ROWS, limit - len(rows))
-        answer = ask_site(config, "jobs", {**question, "limit": part, "after": after})
-        with form_checked("a list of jobs"):
-            found, before, after = answer["jobs"], after, answer["next"]
-            if after is not None and (not found or repr(after) == repr(before)):
+        params.limit, before = min(job_fields.MOST_ROWS, limit - len(rows)), params.after
+        answer = ask_site(config, JOBS, msgspec.structs.asdict(params))
+        with check_format("a list of jobs"):
+            new_rows, params.after = answer["jobs"], answer["next"]
+            if params.after is not None and (not new_rows or repr(params.after) == repr(before)):
                 raise ValueError("no other jobs, but more are announced")
-            rows += found
-        if (question.get("hit") or question.get("lost")) and found and "events" not in found[0]:
+            rows += new_rows
+        if (params.hit or params.lost) and new_rows and "events" not in new_rows[0]:
             raise UsageError("--events, --lost: the site's server is of an earlier release, "
-                             "and knows of no events")
-        if after is None:
+                             "without events")
+        if params.after is None:
             break
     return rows

@@ -1,8 +1,8 @@
 """
 iostats mail: Slurm's MailProg, which adds a job's report to the mail about its end.
 
-The mail is sent whatever happens: modules that need more than the standard library, or can fail,
-are imported where the error is caught.
+The mail is sent in any case: modules that need more than the standard library, or can fail, are
+imported where the error is caught.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ import re
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import BAD_USAGE, IostatsError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.totals.record import Record
 
-_WAIT_S, _AGAIN_S = 60.0, 2.0
+_WAIT_S, _RETRY_S = 60.0, 2.0
 _ANSWER_WITHIN_S = 10.0
 _ENDS_BEFORE_MAIL_S = 120.0     # epilogs end at about the time of the job's mail
-_MOST_JOBS = 20                 # of several runs
+_MAX_RUNS = 20                  # of several runs
 # "Slurm Job_id=4711 Name=NAME Ended, Run time ...", "Slurm Array Task Job_id=12_3 (15) Name=...",
 # "Slurm Array Summary Job_id=12_* (12) Name=...".  NAME is any text; "Reached 90% of time limit"
-# is about a job that goes on.  Source: mail_job_info(), src/slurmctld/agent.c, 22.05 to 24.11.
+# is about a job that continues.  Source: mail_job_info(), src/slurmctld/agent.c, 22.05 to 24.11.
 _JOB = re.compile(r"Job_id=(\d+)(?:_(?:\d+|(\*)))?(?: \((\d+)\))? Name=")
 _ENDED = re.compile(r" (?:Ended|Failed|Requeued)(?:, |$)")
 
 HELP = """\
 usage: iostats mail [--config FILE] [--wait S] -s SUBJECT ADDRESS ...
 
-Send a mail as mail(1) does, with the report of the job whose end the subject
-tells.  For Slurm's MailProg, which is called with these arguments.  Standard
+Send a mail as mail(1) does, with the report of the job that the subject names
+as ended.  For Slurm's MailProg, which is called with these arguments.  Standard
 input is the text of the mail; the report is added below.
 
 options:
-  -s SUBJECT            "Slurm Job_id=4711 Name=run Ended, Run time 00:31:07, ..."
+  -s SUBJECT            "Slurm Job_id=4711 Name=a Ended, Run time 00:31:07, ..."
   --wait S              seconds to wait for the report (default: 60)
   --config FILE         the configuration (default: site.cfg)
   -h, --help            this text
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     text, program = "", "/usr/bin/mail"
     try:
         config = site.load(options.get("--config"))
-        program = config["site.mail_program"]
+        program = config.site.mail_program
         text = _report(arguments, config, float(wait))
     except IostatsError as error:                     # the mail is sent without the report
         print(f"iostats: {error}", file=sys.stderr)
@@ -93,46 +93,47 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
-    """The report of the job whose end the subject tells; "" for any other mail."""
+    """The report of the job that the subject names as ended; "" for any other mail."""
     subject = arguments[arguments.index("-s") + 1] if "-s" in arguments[:-1] else ""
     named = _JOB.search(subject)
     if not named or not _ENDED.search(subject, named.end()):
         return ""
-    from iostats.cli.report import latest_runs, records_of
+    from iostats.cli.report import fetch_records, select_latest_runs
     number, is_array, raw = named.groups()
     job = number if is_array else raw or number
     called_at = time.time()
     until = time.monotonic() + wait_s
     while True:
         # Slurm's user calls this; the mail is for the job's user.
-        records, failed = records_of(job, config, within_s=min(
+        records, failed = fetch_records(job, config, within_s=min(
             _ANSWER_WITHIN_S, max(1.0, until - time.monotonic())), for_anybody=True)
-        found = latest_runs(records)
+        records_found = select_latest_runs(records)
         left = until - time.monotonic()
-        if found and (left <= 0 or any(_is_of_now(record, called_at) for record in found)):
-            return "\n" + "\n".join(as_text(found, config, job))
+        if records_found and (left <= 0 or any(_is_of_last_run(record, called_at)
+                                               for record in records_found)):
+            return "\n" + "\n".join(format_reports(records_found, config, job))
         if left <= 0:
             return f"\nNo I/O report of job {job}: {failed or 'it is not known'}\n"
-        time.sleep(min(_AGAIN_S, left))
+        time.sleep(min(_RETRY_S, left))
 
 
-def _is_of_now(record: Record, called_at: float) -> bool:
+def _is_of_last_run(record: Record, called_at: float) -> bool:
     """False for the record of an earlier run, while that of the run that has just ended is due."""
     ended = record.job.ended
     return ended is None or ended > called_at - _ENDS_BEFORE_MAIL_S
 
 
-def as_text(records: list[Record], config: site.Config, job: str) -> list[str]:
+def format_reports(records: list[Record], config: site.Config, job: str) -> list[str]:
     """
-    [report] of the records of `job`, of an array the total, as plain text that no mail program
-    takes for its commands.
+    Return [report] of the records of `job`, for an array the total, as plain text that no mail
+    program takes for its commands.
     """
     from iostats.report import array_total, job_tables
     from iostats.report.screen import LOG, PLAIN
-    shown = [job_tables.labelled(record, config) for record in records]
-    texts = [array_total.as_text(job, shown, config, LOG._replace(form=PLAIN), "")
-             ] if array_total.whole_of(shown, job) else [
-        job_tables.text(record, config, "plain", has_page=not record.short)
-        for record in shown[-_MOST_JOBS:]]
+    shown = [job_tables.add_labels(record, config) for record in records]
+    texts = [array_total.format_total(job, shown, config, LOG._replace(form=PLAIN), "")
+             ] if array_total.are_parts_of(shown, job) else [
+        job_tables.format_report(record, config, "plain", has_page=not record.short)
+        for record in shown[-_MAX_RUNS:]]
     # A line that begins with ~ is a command to some mail programs.
     return [re.sub("(?m)^~", " ~", text) for text in texts]

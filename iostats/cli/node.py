@@ -1,11 +1,9 @@
 """
 iostats_client.py: start, stop and show, on a compute node; standard library only.
 
-The command line is read by hand, and what only `stop` and `show` need is imported there: a
-`start` runs on every node of a job in the same second, and argparse, json and dataclasses
-would make it three times as dear (benchmarks/README.md).
-
-Long because: a third of it is the help text, and each further module costs every node a file.
+The command line is parsed without argparse, and modules for `stop` and `show` are imported there: a
+`start` runs on every node of a job in the same second, and argparse, json and dataclasses would
+make it take three times as long (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 
-from iostats import __version__
 from iostats.base import config as site
 from iostats.base import private_files
 from iostats.base.errors import (
@@ -24,21 +21,21 @@ from iostats.base.errors import (
     NotReadable,
     StateError,
     UsageError,
+    describe_error,
 )
-from iostats.cli import OF_NODES, nearest, take_option
-from iostats.cli.entry_point import NO_MEMORY, never_fails
+from iostats.cli import OF_NODES, suggest_command, take_option
+from iostats.cli.entry_point import NO_MEMORY, has_ignored_failures
 from iostats.node import identity as this_node
 from iostats.node import sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import ModuleType
-    from typing import Any
 
     from iostats.base.config import Config
     from iostats.node.measurement import Work
-    from iostats.totals.snapshot import Snapshot
+    from iostats.totals.received_report import SentReport
+    from iostats.totals.snapshot import CounterSource, Snapshot
 
 HELP = """\
 usage: iostats_client.py start|stop|show|doctor [options]
@@ -50,24 +47,25 @@ usage: iostats_client.py start|stop|show|doctor [options]
 
 Measure this node's Lustre I/O for one job and send it to the job's server.
 
-  start                 keep the counters as they are before the work begins
-  mark NAME             a part of the job begins here, NAME in the report
-  watch                 look now and then until the job ends, for its rates
-  stop                  read them again, and send what changed to the server
+  start                 store the counters before the work begins
+  mark NAME             begin a part of the job, NAME in the report
+  watch                 read the counters at intervals until the job ends, for
+                        its I/O over time
+  stop                  read them again, and send the difference to the server
   show                  print this node's counters now; needs no server and
                         changes nothing
-  doctor                say what is in the way here, and the command that fixes
-                        it; changes nothing
-  prolog, epilog        as root, from the batch system's own: every job is
+  doctor                report problems of this machine, and the command that
+                        fixes each; changes nothing
+  prolog, epilog        as root, called by the batch system's: every job is
                         measured, and reported to the site's server ([site] host
                         in site.cfg); both end within 1 s, with 0
-  deliver               send the site's server what epilogs could not; see the
-                        exit status
-  harvest               on a storage server, as root: what all jobs do to its
-                        OSTs and MDTs, sweep after sweep, to the site's server
-                        (default: [site] host in site.cfg)
-  events --local        what went wrong here, on a node or a storage server; its
-                        options: iostats_client.py events --help
+  deliver               send the site's server the reports that epilogs could
+                        not send; see the exit status
+  harvest               on a storage server, as root: send the I/O of all jobs
+                        on its OSTs and MDTs, sweep after sweep, to the site's
+                        server (default: [site] host in site.cfg)
+  events --local        the events of this node or storage server; its options:
+                        iostats_client.py events --help
 
 options:
   --job ID              the job (default: the batch system's, from its variable,
@@ -78,25 +76,25 @@ options:
                         site.cfg)
   --secret FILE         stop, doctor: the job's secret (default: in ~/.iostats);
                         harvest: the site's (default: site.cfg)
-  --state-dir DIR       where the start is kept (default: site.cfg, or a private
+  --state-dir DIR       directory of the start (default: site.cfg, or a private
                         directory below /tmp)
   --root DIR            read proc/ and sys/ below DIR (default: /)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
-  --every SECONDS       watch: pause between two looks (1 to 86400)
-  --again               start: forget an earlier start of this job
+  --every SECONDS       watch: pause between two readings (1 to 86400)
+  --again               start: drop an earlier start of this job
   --attempt N           prolog, epilog: the job's restarts so far
   --nodes LIST          prolog, epilog: the job's nodes
-  --user NAME           prolog, epilog: whose job it is
+  --user NAME           prolog, epilog: the job's user
   --uid N               prolog, epilog: that user's number
   --mpi                 start, mark, stop: under mpirun or srun; one rank of
                         each node works, and the server gets one message
-  --public              start, as root in a prolog: keep it where the job's user
-                        can use it, but not change it (see site.cfg)
+  --public              start, as root in a prolog: store it where the job's
+                        user can use it, but not change it (see site.cfg)
   --once                harvest: one sweep, in full, and the end
-  --list                harvest: print what there is to read, and send nothing
+  --list                harvest: print which files can be read; send nothing
   --json                show, doctor: as JSON
-  --quiet               say nothing but errors
+  --quiet               print only errors
   --never-fail          exit with 0 whatever happens, for prologs
   --version             the release, and no more
   -h, --help            this text
@@ -108,13 +106,13 @@ examples:
   iostats_client.py stop --server login1
   iostats_client.py doctor --server login1
   iostats_client.py harvest admin1 scratch
-  iostats_client.py 1                    as lustre_iostats had it: start
-  iostats_client.py 2 login1             as lustre_iostats had it: stop
+  iostats_client.py 1                    as in lustre_iostats: start
+  iostats_client.py 2 login1             as in lustre_iostats: stop
 
 exit status:
   0 done   1 counters not readable, or a problem that the doctor found
   2 bad usage or site.cfg
-  3 server not reached (the delta is kept; `stop` again sends it)
+  3 server not reached (the delta is stored; `stop` again sends it)
   prolog, epilog: always 0
   deliver: 0 all reports are delivered   1 the server refused a report, or a
   report or [node] hook_dir cannot be used   3 the server was not reached
@@ -122,7 +120,7 @@ exit status:
 
 WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
                "--every", "--attempt", "--nodes", "--user", "--uid")
-_LONGEST_MARK = 60
+_MAX_MARK_LENGTH = 60
 FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail",
          "--version")
 _ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see wait_for_end.py
@@ -134,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status = _run(arguments)
     except IostatsError as error:
-        if str(error):                                  # else another rank tells, see mpi_reduce.py
+        if str(error):  # else another rank prints it, see mpi_reduce.py
             print(f"iostats: {error}", file=sys.stderr)
         status = error.exit_status
     except BrokenPipeError:
@@ -146,14 +144,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"iostats: {NO_MEMORY}", file=sys.stderr)
         status = UNREADABLE
     except OSError as error:
-        print(f"iostats: {error}", file=sys.stderr)
+        print(f"iostats: {describe_error(error)}", file=sys.stderr)
         status = UNREADABLE
-    return DONE if never_fails(arguments) else status
+    return DONE if has_ignored_failures(arguments) else status
 
 
-def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
-    """(role, {option: value}) of a command line; UsageError."""
-    given: dict[str, Any] = {}
+def parse(arguments: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Return (role, {option: value}) of a command line; UsageError."""
+    options: dict[str, str] = {}
     words: list[str] = []
     arguments = list(arguments)
     while arguments:
@@ -164,30 +162,30 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
             return "version", {}
         if word.startswith("-"):
             if words and words[0] not in (*_ROLES, "1", "2"):
-                break                                   # options of a command that is not ours
+                break                                   # options of an unknown command
             name, value = take_option(word, arguments, WITH_VALUE, FLAGS)
-            given[name] = value
+            options[name] = value
         else:
             words.append(word)
     if words == ["1"]:
         words = ["start"]
     elif words[:1] == ["2"] and len(words) <= 2:
         if len(words) == 2:
-            given.setdefault("--server", words[1])
+            options.setdefault("--server", words[1])
         words = ["stop"]
     if words[:1] == ["mark"] and len(words) == 2:
-        given["mark"] = words.pop()
+        options["mark"] = words.pop()
     if words[:1] == ["harvest"]:
-        given["harvest"] = words[1:]
+        options["harvest"] = " ".join(words[1:])
         words = words[:1]
-    if words == ["mark"] and "mark" not in given:
+    if words == ["mark"] and "mark" not in options:
         raise UsageError("mark: expected the name of the part that begins, got nothing")
     if len(words) != 1 or words[0] not in _ROLES:
         is_known = not words or words[0] in _ROLES
         expected = f"one of {' '.join(OF_NODES)}" if is_known else "a command"
         raise UsageError(f"expected {expected}, got {' '.join(words) or 'nothing'!r}"
-                         f"{('' if is_known else nearest(words[0])) or ' (see --help)'}")
-    return words[0], given
+                         f"{('' if is_known else suggest_command(words[0])) or ' (see --help)'}")
+    return words[0], options
 
 
 def _run(arguments: list[str]) -> int:
@@ -197,227 +195,246 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["events"]:                     # it has options of its own
         from iostats.cli import events
         return events.main(arguments[1:])
-    role, given = parse(arguments)
-    if role in ("help", "version"):
-        print(HELP if role == "help" else f"iostats {__version__}\n", end="")
+    role, options = parse(arguments)
+    if role == "help":
+        print(HELP, end="")
+        return DONE
+    if role == "version":
+        from iostats.base.version import format_version
+        print(format_version())
         return DONE
     if role == "events":
-        raise UsageError("events: expected its options behind it, got some before it")
-    root = root_of(given)
+        raise UsageError("events: expected its options after it, got some before it")
+    root = check_root(options)
     if role == "doctor":
-        return _doctor(given, root)
+        return _run_doctor(options, root)
     if role in ("prolog", "epilog"):
         from iostats.cli import batch_hooks
-        return batch_hooks.hook(role, given, root)
+        return batch_hooks.run_hook(role, options, root)
     if role == "deliver":
         from iostats.cli import batch_hooks
-        return batch_hooks.deliver(given, root)
-    config = config_of(given)
+        return batch_hooks.deliver(options, root)
+    config = load_config(options)
     if role == "harvest":
         from iostats.cli import harvest
-        return harvest.main(given, config, root)
+        return harvest.main(options, config, root)
     return {"start": start, "mark": mark, "watch": _watch, "stop": _stop, "show": _show,
-            "attend": _attend}[role](given, config, root)
+            "attend": _wait_until_end}[role](options, config, root)
 
 
-def root_of(given: dict[str, Any]) -> str:
-    """--root, which has to be there; UsageError."""
-    root: str = given.get("--root", "/")
+def check_root(options: dict[str, str]) -> str:
+    """--root, which has to exist; UsageError."""
+    root = options.get("--root", "/")
     if not os.path.isdir(root):
         raise UsageError(f"--root: expected a directory, got {root!r}")
     return root
 
 
-def config_of(given: dict[str, Any]) -> Config:
-    """site.cfg, with what the command line says; ConfigError."""
-    config = site.load(given.get("--config"))
-    if "--server" in given:
-        config.take("server.host", given["--server"], "--server")
-    if "--state-dir" in given:
-        config.take("node.state_dir", given["--state-dir"], "--state-dir")
-    for note in config.notes:
-        say(given, note)
+def load_config(options: dict[str, str]) -> Config:
+    """site.cfg, with the options of the command line; ConfigError."""
+    config = site.load(options.get("--config"))
+    if "--server" in options:
+        config.set_value("server.host", options["--server"], "--server")
+    if "--state-dir" in options:
+        config.set_value("node.state_dir", options["--state-dir"], "--state-dir")
     return config
 
 
-def say(given: dict[str, Any], text: object) -> None:
-    """A line for the user, unless --quiet is given."""
-    if "--quiet" not in given:
+def print_unless_quiet(options: dict[str, str], text: object) -> None:
+    """Print a line for the user, unless --quiet is given."""
+    if "--quiet" not in options:
         print(f"iostats: {text}", file=sys.stderr)
 
 
 # -- start, mark, watch, stop ------------------------------------------------------------------
 
-def work_of(given: dict[str, Any], config: Config, root: str) -> Work:
+def make_work(options: dict[str, str], config: Config, root: str) -> Work:
     """The Work of this job on this node; UsageError."""
     from iostats.node.measurement import Work
-    return Work(config, root, this_node.name(given.get("--node")),
-                this_node.job(given.get("--job"), config), lambda text: say(given, text))
+    return Work(config, root, this_node.find_node_name(options.get("--node")),
+                this_node.find_job(options.get("--job"), config),
+                lambda text: print_unless_quiet(options, text))
 
 
-def start(given: dict[str, Any], config: Config, root: str) -> int:
-    """Keep the counters before the work begins; the exit status."""
-    public = "--public" in given
-    if public and (os.geteuid() or not config["node.public_dir"]):
+def start(options: dict[str, str], config: Config, root: str) -> int:
+    """Store the counters before the work begins; the exit status."""
+    public = "--public" in options
+    if public and (os.geteuid() or not config.node.public_dir):
         raise UsageError("start --public: expected root, whose files the job's user can't change, "
                          f"got user {os.geteuid()}; use `start` alone" if os.geteuid() else
                          "start --public: [node] public_dir in site.cfg is empty; name a directory")
-    work = work_of(given, config, root)
-    now = work.start_public() if public else work.start("--again" in given)
-    return DONE if now is None else _readable(given, now, sources.read_at("start"))
+    work = make_work(options, config, root)
+    now = work.start_public() if public else work.start("--again" in options)
+    return DONE if now is None else _check_readable(options, now, sources.read_at("start"))
 
 
-def mark(given: dict[str, Any], config: Config, root: str) -> int:
+def mark(options: dict[str, str], config: Config, root: str) -> int:
     """Take the snapshot of a mark; the exit status."""
-    name = given["mark"].strip()
-    if not name.isprintable() or not 0 < len(name) <= _LONGEST_MARK:
-        raise UsageError(f"mark: expected a name of 1 to {_LONGEST_MARK} printable characters, got "
-                         f"{given['mark'][:40]!r}")
-    return _readable(given, work_of(given, config, root).mark(name), sources.known())
+    name = options["mark"].strip()
+    if not name.isprintable() or not 0 < len(name) <= _MAX_MARK_LENGTH:
+        raise UsageError(f"mark: expected a name of 1 to {_MAX_MARK_LENGTH} printable characters, "
+                         f"got "
+                         f"{options['mark'][:40]!r}")
+    return _check_readable(options, make_work(options, config, root).mark(name),
+                           sources.list_sources())
 
 
-def _watch(given: dict[str, Any], config: Config, root: str) -> int:
-    every = given.get("--every", "")
+def _watch(options: dict[str, str], config: Config, root: str) -> int:
+    every = options.get("--every", "")
     if not (every.isascii() and every.isdigit() and len(every) <= 5 and 1 <= int(every) <= 86400):
         raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every[:40]!r}")
-    work_of(given, config, root).watch(int(every))
+    make_work(options, config, root).watch(int(every))
     return DONE
 
 
-def _readable(given: dict[str, Any], now: Snapshot, known: dict[str, ModuleType]) -> int:
-    """DONE when at least one counter file was read, or there is none to read."""
-    counters = [file for file in now.files if hasattr(known.get(file.source), "parse")]
+def _check_readable(options: dict[str, str], now: Snapshot,
+                    modules: dict[str, CounterSource]) -> int:
+    """DONE if at least one counter file was read, or there is none; else NotReadable."""
+    # Without the source of the node's disks, which all nodes have.
+    counting = {name for name, module in modules.items()
+                if hasattr(module, "parse") and not getattr(module, "UPPER_BOUND", False)}
+    counters = [file for file in now.files if file.source in counting]
+    lustre = [file for file in counters if modules[file.source].LAYER]
     if not counters:
-        say(given, f"{now.node}: no Lustre file system is mounted")
-    elif all(file.errno for file in counters):
-        from iostats.totals.snapshot import reason
-        why = reason(counters[0].errno)
-        raise NotReadable(f"{now.node}: none of {len(counters)} counter files could be read: "
-                          f"{why}; {_advice(why)}")
+        print_unless_quiet(options, f"{now.node}: no Lustre file system is mounted")
+    elif lustre and all(file.errno for file in lustre):
+        from iostats.totals.snapshot import explain_code
+        why = explain_code(lustre[0].errno)
+        raise NotReadable(f"{now.node}: none of {len(lustre)} counter files could be read: "
+                          f"{why}; {add_advice(why)}")
     return DONE
 
 
-def _advice(why: str) -> str:
+def add_advice(why: str) -> str:
     if why.startswith("permission denied"):
         return ("start the client as root, or ask root for the reader "
-                "(docs/install.md#who-may-read-the-counters)")
-    return "`iostats_client.py doctor` tells more"
+                "(docs/how-to/install.md#who-may-read-the-counters)")
+    return "see `iostats_client.py doctor`"
 
 
 def check_server(config: Config) -> None:
-    """UsageError where no server is named, or not by HOST[:PORT]."""
+    """UsageError if no server is given, or its form is not HOST[:PORT]."""
     from iostats.wire import client
-    if not config["server.host"]:
+    if not config.server.host:
         raise UsageError("no server: give --server HOST, or set [server] host in site.cfg")
-    client.split_server(config["server.host"])            # a typo shows before anything is done
+    client.split_server(config.server.host)            # a typo shows before anything is done
 
 
-def _stop(given: dict[str, Any], config: Config, root: str, cut: str = "") -> int:
-    from iostats.wire import client, secret
+def _stop(options: dict[str, str], config: Config, root: str, cut: str = "") -> int:
+    from iostats.wire import auth, client, protocol
     check_server(config)
-    work = work_of(given, config, root)
+    work = make_work(options, config, root)
     reports, failed, damaged = work.end(cut=cut)
     trouble = failed or damaged
-    password = secret.where(given.get("--secret"), config["secret.dir"], work.job)
+    password = auth.find_secret_path(options.get("--secret"), config.secret.dir, work.job)
     if failed is not None:
-        _tell_no_numbers(work, failed, config, password)
+        _report_no_numbers(work, failed, config, password)
     if trouble and not reports:
         raise trouble
     for path, report in reports.items():
         try:
-            answer = client.deliver(report, config["server.host"], password, config, work.say,
-                                    job_uid=job_uid(config))
+            answer = client.deliver(report, config.server.host, password, config, work.emit,
+                                    job_uid=find_job_uid(config), method=protocol.REPORT)
         except (NotDelivered, StateError) as error:     # the secret can be in a bad state
             later = ", `stop` again sends it" if getattr(error, "later", True) else ""
-            raise NotDelivered(f"{error}; kept in {work.kept_at(path)}{later}") from None
+            raise NotDelivered(
+                f"{error}; stored in {work.choose_report_path(path)}{later}") from None
         if isinstance(answer, dict) and answer.get("why"):
-            say(given, str(answer["why"]))
-        private_files.forget(path)
+            print_unless_quiet(options, str(answer["why"]))
+        private_files.remove_if_present(path)
     if trouble:
         raise trouble
     work.delivered()
-    return status_of_reports(given, list(reports.values()))
+    return choose_exit_status(options, list(reports.values()))
 
 
-def _tell_no_numbers(work: Work, failed: IostatsError, config: Config,
-                     password: str | None) -> None:
-    """Let the server know, in one try, that this node has no numbers; it need not wait."""
-    from iostats.node.measurement import why_without
-    from iostats.wire import client
+def _report_no_numbers(work: Work, failed: IostatsError, config: Config,
+                       password: str | None) -> None:
+    """Report to the server, in one try, that this node has no numbers, so that it need not wait."""
+    from iostats.node.measurement import explain_missing_numbers
+    from iostats.wire import client, protocol
     try:
-        client.deliver(work.without_numbers(why_without(failed)), config["server.host"], password,
-                       {**config, "node.retry_timeout": 0}, job_uid=job_uid(config))
+        client.deliver(work.make_report_without_numbers(explain_missing_numbers(failed)),
+                       config.server.host, password, config, job_uid=find_job_uid(config),
+                       retry_s=0, method=protocol.REPORT)
     except IostatsError:
-        pass                                            # the user is told of the greater trouble
+        pass                                            # the user gets the more important error
 
 
-def job_uid(config: Config) -> int | None:
-    """The job's user, as the batch system tells root; None where it does not matter."""
-    if os.geteuid() or "munge" not in config["server.auth"]:
+def find_job_uid(config: Config) -> int | None:
+    """The job's user, as the batch system reports to root; None if it does not matter."""
+    if os.geteuid() or "munge" not in config.server.auth:
         return None
     from iostats import schedulers
-    uid: int | None = schedulers.here(os.environ).about(os.environ).get("uid")
-    return uid
+    return schedulers.detect_scheduler(os.environ).about(os.environ).get("uid")
 
 
-def status_of_reports(given: dict[str, Any], reports: list[dict[str, Any]]) -> int:
-    """Exit status for the reports that were delivered; says what could not be read."""
-    deltas = [one for each in reports for one in each["deltas"]]
-    broken = [one["why"] for one in deltas if "/" in one.get("why", "")]
+def choose_exit_status(options: dict[str, str], reports: list[SentReport]) -> int:
+    """The exit status for the reports that were delivered; prints what could not be read."""
+    deltas = [delta for report in reports for delta in report["deltas"]
+              if not sources.is_upper_bound(delta["source"])]
+    broken = [delta["why"] for delta in deltas if "/" in delta.get("why", "")]
     for why in broken:
-        say({}, why)
+        print_unless_quiet({}, why)
     if not deltas:
-        say(given, f"{reports[0]['node']}: no Lustre file system is mounted")
-    elif all(one["values"] is None for one in deltas):
+        print_unless_quiet(options, f"{reports[0]['node']}: no Lustre file system is mounted")
+    elif all(delta["values"] is None for delta in deltas):
         raise NotReadable(f"none of {len(deltas)} counter files could be read: "
-                          f"{deltas[0]['why']}; {_advice(deltas[0]['why'])}")
+                          f"{deltas[0]['why']}; {add_advice(deltas[0]['why'])}")
     return UNREADABLE if broken else DONE
 
 
-# -- what others than users start, and what only looks -----------------------------------------
+# -- commands that programs start, and commands that only read ---------------------------------
 
-def _attend(given: dict[str, Any], config: Config, root: str) -> int:
+def _wait_until_end(options: dict[str, str], config: Config, root: str) -> int:
     from iostats.node import wait_for_end
     try:
-        start(given, config, root)
+        start(options, config, root)
     except IostatsError:
-        print("not started", flush=True)                # nobody has to wait for this node
+        print("not started", flush=True)  # so that `iostats run` does not wait for this node
         raise
     print("started", flush=True)
-    return _stop(given, config, root, wait_for_end.until_end(
-        config["run.grace"], look=wait_for_end.without_failing(
-            lambda: work_of(given, config, root).looks())))
+    cut = ""
+    try:
+        wait_for_end.wait_for_end(config.run.grace, check=wait_for_end.guard_failure(
+            lambda: make_work(options, config, root).start_event_scans()))
+    except wait_for_end.EndNotSeen as reason:
+        cut = str(reason)
+    return _stop(options, config, root, cut)
 
 
-def _show(given: dict[str, Any], config: Config, root: str) -> int:
+def _show(options: dict[str, str], config: Config, root: str) -> int:
     from iostats.node import show
-    known = sources.known()
+    modules = sources.list_sources()
     by_reader: set[str] = set()
-    now = this_node.snapshot(root, config, known, "-", this_node.name(given.get("--node")), "-",
-                             say=lambda text: say(given, text), by_reader=by_reader)
-    if "--json" in given:
+    now = this_node.take_snapshot(root, config, modules, "-",
+                                  this_node.find_node_name(options.get("--node")), "-",
+                                  emit=lambda text: print_unless_quiet(options, text),
+                                  by_reader=by_reader)
+    if "--json" in options:
         import json
-        # All of it, also where nothing could be read: this is the reader's answer, too.
-        print(json.dumps(show.as_json(now, known, root), indent=2))
-    status = _readable({"--quiet": True}, now, known)
-    if "--json" not in given:
-        print(show.as_text(now, known, root, config, by_reader), end="")
-    broken = show.broken(now, known)
+        # Complete, also if nothing could be read: it is the reader's answer, too.
+        print(json.dumps(show.as_json(now, modules, root), indent=2))
+    status = _check_readable({"--quiet": "yes"}, now, modules)
+    if "--json" not in options:
+        print(show.as_text(now, modules, root, config, by_reader), end="")
+    broken = show.list_unreadable(now, modules)
     for why in broken:
-        say({}, why)
+        print_unless_quiet({}, why)
     return UNREADABLE if broken else status
 
 
-def _doctor(given: dict[str, Any], root: str) -> int:
+def _run_doctor(options: dict[str, str], root: str) -> int:
     from iostats.doctor import check
     from iostats.doctor import node as doctor_node
-    found = doctor_node.examine(given, root, sources.read_at("start"))
-    if "--json" in given:
+    checks = doctor_node.examine(options, root, sources.read_at("start"))
+    if "--json" in options:
         import json
-        print(json.dumps(check.as_json(found), indent=2))
+        print(json.dumps(check.as_json(checks), indent=2))
     else:
-        print(check.as_text(found), end="")
-    return UNREADABLE if any(one.state == check.PROBLEM for one in found) else DONE
+        print(check.as_text(checks), end="")
+    return UNREADABLE if any(check_result.state == check.PROBLEM
+                             for check_result in checks) else DONE
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """
-An argparse parser with our own help texts.
+An argparse parser with our own help texts, and the common parts of all commands.
 """
 
 from __future__ import annotations
@@ -9,81 +9,111 @@ import os
 import signal
 import sys
 
-from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, one_line
-from iostats.cli.entry_point import NO_MEMORY, unwritable
+from iostats.base.errors import (
+    DONE,
+    UNREADABLE,
+    IostatsError,
+    UsageError,
+    describe_error,
+    one_line,
+)
+from iostats.cli.entry_point import NO_MEMORY, make_output_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import NoReturn, TextIO
 
+    from iostats.cli.parsed_options import Times
 
-def parser(prog: str, text: str, with_value: Iterable[str],
-           flags: Iterable[str]) -> argparse.ArgumentParser:
-    """An argparse parser with our text as its help, which is another one with each Python."""
+
+def make_parser(prog: str, help_text: str, options: type = object) -> argparse.ArgumentParser:
+    """
+    An argparse parser that prints our help text, since argparse's own differs with each Python.
+
+    `options`: a class of parsed_options.py.
+    """
     class Parser(argparse.ArgumentParser):
         def format_help(self) -> str:
-            return text
+            return help_text
 
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{message} (see --help)")
-    found = Parser(prog=prog, allow_abbrev=False)
-    for option in with_value:
-        found.add_argument(option)
-    for option in flags:
-        found.add_argument(option, action="store_true")
-    return found
+    made = Parser(prog=prog, allow_abbrev=False)
+    for option, name, kind in _list_options(options):
+        if kind is bool:
+            made.add_argument(option, dest=name, action="store_true")
+        elif kind == list[str]:
+            made.add_argument(name, nargs="*")
+        elif kind is str:
+            made.add_argument(name, nargs="?" if hasattr(options, name) else None, default="")
+        else:
+            made.add_argument(option, dest=name, nargs="+" if "list" in str(kind) else None)
+    return made
 
 
-def whole_number(name: str, text: str, most: int) -> int:
-    """The number from 1 to `most` that option `name` has; UsageError."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise UsageError(f"{name}: expected a number from 1 to {most}, got {text[:40]!r}")
+def list_option_names(options: type) -> list[str]:
+    """The options of a class of parsed_options.py, as users write them."""
+    return [option for option, _, kind in _list_options(options) if kind not in (str, list[str])]
+
+
+def _list_options(options: type) -> list[tuple[str, str, object]]:
+    """[(option, attribute, type)] of a class of parsed_options.py."""
+    from typing import get_type_hints  # the commands on nodes, which need no typing, parse alone
+    return [(f"--{name.rstrip('_').replace('_', '-')}", name, kind)
+            for name, kind in get_type_hints(options).items()]
+
+
+def parse_whole_number(name: str, text: str, maximum: int) -> int:
+    """The value of option `name`, a number from 1 to `maximum`; UsageError."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= maximum):
+        raise UsageError(f"{name}: expected a number from 1 to {maximum}, got {text[:40]!r}")
     return int(text)
 
 
-def moments_of(options: argparse.Namespace, now: float,
-               default: str | None) -> tuple[float | None, float | None]:
+def parse_times(options: Times, now: float,
+                default: str | None) -> tuple[float | None, float | None]:
     """
-    (since, until) in seconds since 1970, None for no limit; `default`: `since` where none is given.
+    Return (since, until) in seconds since 1970, None for no limit; `default`: `since` without the
+    option.
     """
-    from iostats.base.sacct_time import moment
-    since = None if default is None else moment(default, now)
+    from iostats.base.sacct_time import parse_time
+    since = None if default is None else parse_time(default, now)
     if options.since is not None:
-        since = moment(options.since, now, "--since")
-    until = None if options.until is None else moment(options.until, now, "--until")
+        since = parse_time(options.since, now, "--since")
+    until = None if options.until is None else parse_time(options.until, now, "--until")
     if until is not None and since is not None and since > until:
         raise UsageError(f"expected --since before --until, got {(options.since or 'today')[:40]!r}"
-                         f" and {options.until[:40]!r}")
+                         f" and {(options.until or '')[:40]!r}")
     return since, until
 
 
-def terminal_width() -> int | None:
-    """Characters in a line of the terminal, or of COLUMNS; None in a pipe: as many as it takes."""
+def get_terminal_width() -> int | None:
+    """The width of the terminal, or COLUMNS; None in a pipe: lines are not cut."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         import shutil
         return max(1, shutil.get_terminal_size().columns)
     return None
 
 
-def table_width() -> int:
+def choose_table_width() -> int:
     """
-    The width of a table if the user has not chosen the columns: that of the terminal; 80
-    characters in a pipe, as in a job's output.
+    The width of a table with default columns: that of the terminal; 80 characters in a pipe, such
+    as a job's output.
     """
-    return terminal_width() or 80
+    return get_terminal_width() or 80
 
 
-def has_colours(stream: TextIO) -> bool:
+def can_show_colours(stream: TextIO) -> bool:
     """Whether `stream` is a terminal with colours, and NO_COLOR (no-color.org) is not set."""
     return (stream.isatty() and not os.environ.get("NO_COLOR")
             and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"))
 
 
-def status_of(role: Callable[[], int]) -> int:
+def run_role(role: Callable[[], int]) -> int:
     """
-    The exit status that `role()` returns, or that of the IostatsError that it raises, which is one
-    line for the user; DONE when the reader of our output has closed the pipe, 130 after Ctrl-C.
+    The exit status that `role()` returns, or that of its IostatsError, which is printed in one
+    line; DONE if the reader of our output has closed the pipe, 130 after Ctrl-C.
     """
     try:
         return role()
@@ -99,20 +129,28 @@ def status_of(role: Callable[[], int]) -> int:
         print(f"iostats: {NO_MEMORY}", file=sys.stderr)
         return UNREADABLE
     except OSError as error:                          # such as too many open files (ulimit -n)
-        print(f"iostats: {error}", file=sys.stderr)
+        print(f"iostats: {describe_error(error)}", file=sys.stderr)
         return UNREADABLE
 
 
-def say(text: str) -> None:
-    """A line for the user on standard error, from any thread."""
-    # With its end in one piece: what another thread says at the same time is no part of the line.
+def print_message(text: str) -> None:
+    """Print a line for the user on standard error, from any thread."""
+    # Line and line end in one piece: another thread's line does not get in between.
     print(f"iostats: {one_line(text)}\n", end="", file=sys.stderr, flush=True)
 
 
-def put_out(lines: Iterable[str]) -> None:
-    """Write to standard output, where a full disk is no traceback; StateError."""
+def write_output(lines: Iterable[str]) -> None:
+    """Write to standard output; a full disk is a StateError, not a traceback."""
     try:
         sys.stdout.writelines(lines)
         sys.stdout.flush()
     except OSError as error:
-        raise unwritable(error) from None
+        raise make_output_error(error) from None
+
+
+def require_packages(*names: str) -> None:
+    """ModuleNotFoundError, as raised by an import, if a package is not installed."""
+    from importlib.machinery import PathFinder
+    for name in names:
+        if PathFinder.find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)

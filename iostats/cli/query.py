@@ -1,5 +1,5 @@
 """
-iostats query: what the storage servers have counted, from the site's server, level by level.
+iostats query: the storage servers' counts, from the site's server, level by level.
 """
 
 from __future__ import annotations
@@ -7,31 +7,41 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, NotDelivered, UsageError, one_line
-from iostats.cli.parser import parser, put_out, status_of, table_width, whole_number
-from iostats.cli.site_client import ask_site, form_checked
+from iostats.cli.parsed_options import QueryOptions
+from iostats.cli.parser import (
+    choose_table_width,
+    make_parser,
+    parse_whole_number,
+    run_role,
+    write_output,
+)
+from iostats.cli.site_client import ask_site, check_format
 from iostats.load import levels, query_table
 from iostats.load.amounts import SORT
 from iostats.load.ranking import MOST_ROWS
 from iostats.report import json_and_csv
+from iostats.report.site_methods import QUERY
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Mapping
     from typing import Any
+
+    from iostats.load.answer import Answer, Row
 
 HELP = f"""\
 usage: iostats query LEVEL [options]
 
-Print what the storage servers have counted, from the site's server.
+Print the storage servers' counts, from the site's server.
 
 LEVEL is a letter or its word:
 {levels.query_help()}
 
-Totals are of the jobs that are not settled yet, since their entries began;
-finished ones are in `iostats report` and `iostats jobs`.  {levels.with_targets()} also show the
+Totals are of jobs that are not settled yet, since their entries began; settled
+jobs are in `iostats report` and `iostats jobs`.  {levels.list_target_letters()} also show the
 share of each target's requests that belongs to no job.
 
 SWEPT is how long ago the agents on the storage servers last read the targets.
@@ -39,14 +49,12 @@ SWEPT is how long ago the agents on the storage servers last read the targets.
 counters were reset; the notes say which.
 
 options:
-  --fs NAME             this file system only
-  --job ID              this job only, or all tasks of an array
-  --user NAME           this user's jobs only
+  --fs NAME             only this file system
+  --job ID              only this job, or all tasks of an array
+  --user NAME           only this user's jobs
   --sort WHAT           write, read, requests or metadata (default: write)
-  --count N             up to N rows (default: 1000)
-  --page N              the N-th page of --count rows (default: 1)
-  --all                 all rows
-  --json                a JSON document, with what each counter has counted
+  --limit N             the first N rows in that order (default: 1000)
+  --json                a JSON document, with the value of each counter
   --csv                 comma-separated values
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
@@ -56,7 +64,7 @@ examples:
   iostats query b --user alice
   iostats query targets --job 4711 --json
   iostats query e --csv
-  iostats query a --count 100 --page 2
+  iostats query a --limit 100
 
 exit status:
   0 printed   1 it could not be written   2 bad usage or site.cfg
@@ -68,15 +76,12 @@ _NOT_IN_TABLES = ("counters", "notes", "is_job")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print; the exit status."""
-    command_line = parser("iostats query", HELP,
-                          ("--fs", "--job", "--user", "--sort", "--count", "--page", "--config"),
-                          ("--json", "--csv", "--all"))
-    command_line.add_argument("level", nargs="*")
-    return status_of(lambda: _run(command_line.parse_args(arguments)))
+    """Print the storage servers' counts; returns the exit status."""
+    command_line = make_parser("iostats query", HELP, QueryOptions)
+    return run_role(lambda: _run(command_line.parse_args(arguments, QueryOptions())))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: QueryOptions) -> int:
     config = site.load(options.config)
     if len(options.level) != 1 or options.level[0] not in levels.QUERY_WORDS:
         raise UsageError(f"LEVEL: expected one of {' '.join(levels.QUERY_WORDS)}, got "
@@ -85,67 +90,61 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(f"--sort: expected {', '.join(SORT)}, got {options.sort[:40]!r}")
     if options.json and options.csv:
         raise UsageError("expected --json or --csv, got both")
-    if options.all and (options.count or options.page):
-        raise UsageError("--all: expected neither --count nor --page with it")
-    count = whole_number("--count", options.count or str(MOST_ROWS if options.all else 1000),
-                    MOST_ROWS)
-    page = whole_number("--page", options.page or "1", 10**6)
-    answer = _answer(config, {
+    limit = parse_whole_number("--limit", options.limit or "1000", 999_999_999)
+    answer = _fetch_rows(config, {
         "level": options.level[0], "file_system": options.fs or "", "user": options.user or "",
-        "job": options.job or "", "sort": options.sort or "write", "count": count}, page,
-        options.all)
-    with form_checked("a row"):
+        "job": options.job or "", "sort": options.sort or "write"}, limit)
+    with check_format("a row"):
         if options.json:
-            put_out([json.dumps(answer, indent=2), "\n"])
+            write_output([json.dumps(answer, indent=2), "\n"])
         elif options.csv:
-            put_out([_csv(answer["rows"])])
+            write_output([_as_csv(answer["rows"])])
         else:
-            put_out(f"{line}\n" for line in query_table.lines(
-                answer, table_width(), config["report.units"], config.labels, page))
+            write_output(f"{line}\n" for line in query_table.format_lines(
+                answer, choose_table_width(), config.report.units, config.labels))
     return DONE
 
 
-def _answer(config: site.Config, params: dict[str, Any], page: int,
-            is_all: bool) -> dict[str, Any]:
-    """The answer of one page, or of all: with the rows of all."""
-    answer = _asked(config, params)
-    rows, number = answer["rows"], 1
-    while answer["next"] is not None and (is_all or number < page):
-        answer = _asked(config, {**params, "after": answer["next"]})
-        rows = [*(rows if is_all else ()), *answer["rows"]]
-        number += 1
-    if number < page and not is_all:
-        raise UsageError(f"--page: expected a number from 1 to {number}, got {page}: there are no "
-                         f"more rows")
-    return {**answer, "rows": rows}
+def _fetch_rows(config: site.Config, params: dict[str, Any], limit: int) -> Answer:
+    """The answer with up to `limit` rows, fetched in parts."""
+    rows: list[Row] = []
+    after = None
+    while True:
+        answer = _fetch_part(config, {**params, "after": after,
+                                      "count": min(MOST_ROWS, limit - len(rows))})
+        rows += answer["rows"]
+        after = answer["next"]
+        if after is None or len(rows) >= limit or not answer["rows"]:
+            return {**answer, "rows": rows}
 
 
-def _asked(config: site.Config, params: dict[str, Any]) -> dict[str, Any]:
-    answer = ask_site(config, "query", params, _WITHIN_S)
+def _fetch_part(config: site.Config, params: dict[str, Any]) -> Answer:
+    answer = ask_site(config, QUERY, params, _WITHIN_S)
     if not isinstance(answer, dict) or not {"rows", "left_off", "level", "next"} <= set(answer):
-        raise NotDelivered("the site's server answers in another form: use one release of iostats "
-                           "here and there")
+        raise NotDelivered("unexpected format of the site's server's answer; use the same release "
+                           "of iostats here and there")
     return answer
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
+def _as_csv(rows: list[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = _columns(rows)
+    columns = _list_column_names(rows)
     writer.writerow(columns)
-    for row in rows:
-        writer.writerow(["" if row[name] is None else int(row[name])
-                         if isinstance(row[name], bool) else _cell(row[name]) for name in columns])
+    for members in rows:
+        row: Mapping[str, object] = members
+        writer.writerow(["" if row[name] is None else _format_csv_cell(row[name])
+                         for name in columns])
     return text.getvalue()
 
 
-def _cell(value: object) -> object:
-    """A text that a spreadsheet does not take for a formula, nor a terminal for a command."""
+def _format_csv_cell(value: object) -> object:
+    """A text that no spreadsheet takes for a formula, and no terminal for a command."""
     if not isinstance(value, str):
-        return value
-    return one_line(json_and_csv.csv_cell(value))
+        return int(value) if isinstance(value, bool) else value
+    return one_line(json_and_csv.escape_csv_cell(value))
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
+def _list_column_names(rows: list[Row]) -> list[str]:
     return [name for name in rows[0] if name not in _NOT_IN_TABLES] if rows else []
 

@@ -13,45 +13,41 @@ import select
 import shlex
 import signal
 import sys
+from collections.abc import Callable, Iterable
 
 from iostats import schedulers
 from iostats.base import config as site
-from iostats.base.config import BESIDE
+from iostats.base.config import BESIDE, Config
 from iostats.base.errors import IostatsError, UsageError
-from iostats.base.job_id import checked_job_id
-from iostats.cli.report_file import write_report
+from iostats.base.job_id import check_job_id
+from iostats.base.text import cut
 from iostats.cli import take_option
-from iostats.cli.parser import put_out
-from iostats.cli.server import expected_nodes, record_of
-from iostats.cli.terminal_form import screen_of
+from iostats.cli.parser import write_output
+from iostats.cli.report_file import write_report
+from iostats.cli.server import make_labelled_record, parse_expected_nodes
+from iostats.cli.terminal_form import detect_screen
 from iostats.node import identity, start_files
 from iostats.report import job_tables
 from iostats.run.command import Command
 from iostats.run.launcher import Nodes
-from iostats.run.measured import PartTotals, measured
+from iostats.run.measured import PartTotals, run_measured
 from iostats.schedulers import job_environment
 from iostats.server import process
 from iostats.server.http_server import bound_socket
-from iostats.server.job_server import JobServer, totals_options
-from iostats.wire import auth, secret
+from iostats.server.job_server import JobServer, make_totals_options
+from iostats.totals.job_totals import Totals
+from iostats.wire import auth
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import ModuleType
-    from typing import Any
-
-    from iostats.base.config import Config
-
-NOT_FOUND, NOT_EXECUTABLE = 127, 126              # as the shell and env(1) have it
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as of the shell and env(1)
+_LONGEST_COMMAND = 1000                # in the record
 
 HELP = """\
 usage: iostats run [options] [--] COMMAND [ARGUMENT ...]
 
-Run a command, and print what its job did to Lustre on all of its nodes.
+Run a command, and print its job's I/O on Lustre, of all its nodes.
 
 The command has our standard input and output and every signal that we get, and
-its exit status is ours.  Without a batch system it is this node that is measured.
+its exit status is ours.  Without a batch system this node is measured.
 
 options:
   --job ID              the job (default: the batch system's)
@@ -59,14 +55,14 @@ options:
                         a batch system they are reached by ssh
   --format FORM         grid, plain, json, csv or markdown (default: grid)
   --long                more: calls, mean sizes, network, times, MDTs, nodes
-  --explain             say of each number what it counts, and what it does not
-  --output FILE         the report goes there, %j being the job's id (default:
-                        site.cfg, or standard error)
-  --json FILE           the JSON record goes there as well
+  --explain             explain what each number counts, and what it does not
+  --output FILE         write the report to FILE, %j being the job's id
+                        (default: site.cfg, or standard error)
+  --json FILE           write the JSON record, too
   --root DIR            nodes read proc/ and sys/ below DIR (default: /)
   --config FILE         the configuration, also on the nodes (default: site.cfg,
                         and ~/.iostats/site.cfg)
-  --quiet               say nothing but the report
+  --quiet               print only the report
   -h, --help            this text
 
 examples:
@@ -75,8 +71,8 @@ examples:
   iostats run make -j 8                         on a workstation
 
 exit status:
-  that of the command; 128 + N when signal N has ended it; 126, 127 when it can't
-  be run; 2 bad usage or site.cfg
+  that of the command; 128 + N if signal N ended it; 126, 127 if it cannot be
+  run; 2 bad usage or site.cfg
 """
 
 WITH_VALUE = ("--job", "--nodes", "--format", "--output", "--json", "--root", "--config")
@@ -87,23 +83,24 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     try:
         _open_standard_files()
-        given, command = parse(sys.argv[1:] if arguments is None else arguments)
-        if given is None:
-            put_out([HELP])
+        options, command = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+        if options is None:
+            write_output([HELP])
             return 0
-        return _run(given, command)
+        return _run(options, command)
     except IostatsError as error:
-        _tell(f"iostats: {error}\n")
+        _write_error(f"iostats: {error}\n")
         return error.exit_status
     except KeyboardInterrupt:
-        return _died_of(signal.SIGINT)
+        return _end_by_signal(signal.SIGINT)
 
 
 def _open_standard_files() -> None:
     """
-    Those of 0, 1, 2 that are closed would be the next files that we open, such as a socket.
+    Open the closed ones of 0, 1, 2: else they would be the next files that we open, such as a
+    socket.
 
-    The command still finds them closed.
+    The command still gets them closed.
     """
     for number in range(3):
         try:
@@ -112,20 +109,20 @@ def _open_standard_files() -> None:
             os.open(os.devnull, os.O_RDWR)             # the lowest number that is free
 
 
-def _tell(text: str) -> None:
-    """Write to standard error, as far as that goes; that it cannot be written is no failure."""
+def _write_error(text: str) -> None:
+    """Write to standard error, as far as possible; a failure is ignored."""
     data = text.encode("utf-8", "backslashreplace")
     with contextlib.suppress(OSError):
         while data:
             try:
                 data = data[os.write(2, data):]
-            except BlockingIOError:                    # somebody has made it so
+            except BlockingIOError:                    # another process made it non-blocking
                 select.select([], [2], [], 10)
 
 
-def parse(arguments: Iterable[str]) -> tuple[dict[str, Any] | None, list[str]]:
-    """({option: value}, command); None instead of options for --help.  Raises UsageError."""
-    given, arguments = {}, list(arguments)
+def parse_arguments(arguments: Iterable[str]) -> tuple[dict[str, str] | None, list[str]]:
+    """Return ({option: value}, command); None instead of options for --help.  Raises UsageError."""
+    options, arguments = {}, list(arguments)
     while arguments and arguments[0].startswith("-"):
         word = arguments.pop(0)
         if word == "--":
@@ -133,61 +130,62 @@ def parse(arguments: Iterable[str]) -> tuple[dict[str, Any] | None, list[str]]:
         if word in ("-h", "--help"):
             return None, []
         name, value = take_option(word, arguments, WITH_VALUE, FLAGS)
-        given[name] = value
+        options[name] = value
     if not arguments:
         raise UsageError("expected a command to run, got nothing (see --help)")
-    return given, arguments
+    return options, arguments
 
 
-def _run(given: dict[str, Any], argv: list[str]) -> int:
-    config = site.load(given.get("--config"))
-    if "--quiet" not in given:
-        for note in config.notes:
-            print(f"iostats: {note}", file=sys.stderr)
-    if "--format" in given:
-        config.take("report.format", given["--format"], "--format")
-    system = schedulers.chosen(config, os.environ)
-    if "--job" in given:
-        checked_job_id(given["--job"])
-    if not os.path.isdir(given.get("--root", "/")) and (
-            system.NAME == schedulers.NO_SYSTEM and "--nodes" not in given):
-        raise UsageError(f"--root: expected a directory, got {given['--root']!r}")
-    if "--nodes" in given:
-        if isinstance(expected_nodes(given["--nodes"], config["server.max_nodes"]), int):
+def _run(options: dict[str, str], argv: list[str]) -> int:
+    config = site.load(options.get("--config"))
+    if "--format" in options:
+        config.set_value("report.format", options["--format"], "--format")
+    system = schedulers.choose_scheduler(config, os.environ)
+    if "--job" in options:
+        check_job_id(options["--job"])
+    if not os.path.isdir(options.get("--root", "/")) and (
+            system.NAME == schedulers.NO_SYSTEM and "--nodes" not in options):
+        raise UsageError(f"--root: expected a directory, got {options['--root']!r}")
+    if "--nodes" in options:
+        if isinstance(parse_expected_nodes(options["--nodes"], config.server.max_nodes), int):
             raise UsageError(f"--nodes: expected names, such as nid[00001-00128], got "
-                             f"{given['--nodes']!r}")
-        job_environment.node_names(given["--nodes"])
+                             f"{options['--nodes']!r}")
+        job_environment.parse_node_names(options["--nodes"])
 
-    def say(text: object) -> None:
-        if "--quiet" not in given:
-            _tell(f"iostats: {text}\n")
+    def log_line(text: object) -> None:
+        if "--quiet" not in options:
+            _write_error(f"iostats: {text}\n")
 
-    command = Command(argv, _environment())
+    command = Command(argv, _make_environment())
     try:
         try:
             process.check_open_files()
             command.catch()
             process.use_uvloop()
-            asyncio.run(_all(command, system, config, given, argv, say))
+            asyncio.run(_measure_and_run(command, system, config, options, argv, log_line))
         finally:
             command.release()
     except (IostatsError, OSError, MemoryError, RuntimeError) as error:  # ulimit -n, -u, -v
-        say(f"{str(error) or 'out of memory'}; the command runs, and is not measured")
+        log_line(f"{str(error) or 'out of memory'}; the command runs, and is not measured")
         if command.has_run:
             command.wait()
         else:
-            command.become()
+            command.replace_process()
     if command.failed is not None:
-        _tell(f"iostats: {argv[0]}: {command.failed.strerror}\n")
+        _write_error(f"iostats: {argv[0]}: {command.failed.strerror}\n")
         return NOT_FOUND if isinstance(command.failed, FileNotFoundError) else NOT_EXECUTABLE
-    if command.returncode < 0:
-        return _died_of(-command.returncode)
-    status: int = command.returncode
+    status = command.returncode
+    assert status is not None           # it has ended
+    if status < 0:
+        return _end_by_signal(-status)
     return status
 
 
-def _environment() -> dict[bytes, bytes]:
-    """What we were started with: in the C locale Python itself sets LC_CTYPE (PEP 538)."""
+def _make_environment() -> dict[bytes, bytes]:
+    """
+    The environment of this process at its start: in the C locale Python itself sets LC_CTYPE (PEP
+    538).
+    """
     try:
         with open("/proc/self/environ", "rb") as file:
             entries = file.read().split(b"\0")
@@ -197,131 +195,135 @@ def _environment() -> dict[bytes, bytes]:
             if name and equals}
 
 
-async def _all(command: Command, system: ModuleType, config: Config,
-               given: dict[str, Any], argv: list[str],
-               say: Callable[[str], None]) -> None:
-    """Serve, measure, run, print."""
+async def _measure_and_run(command: Command, system: schedulers.Scheduler, config: Config,
+                           options: dict[str, str], argv: list[str],
+                           log_line: Callable[[str], None]) -> None:
+    """Start the server, measure, run, print."""
     command.attach()
-    server: Any = None                                 # a JobServer, where the job is measured
+    server: JobServer | None = None                    # if the job is measured
     nodes: Nodes | None = None
-    made: str | None = None
+    secret_path: str | None = None
     try:
-        server, nodes, made = await _prepared(command, system, config, given, say)
+        server, nodes, secret_path = await _prepare(command, system, config, options, log_line)
     except (IostatsError, OSError) as error:
-        say(f"{error}; the command runs, and is not measured")
+        log_line(f"{error}; the command runs, and is not measured")
     except Exception as error:
-        say(f"internal error; please report: {error!r}; the command runs, and is not measured")
+        log_line(f"internal error; please report: {error!r}; the command runs, and is not measured")
     printed = []
 
     def print_report() -> None:
-        if server.totals.reported not in printed:
-            printed.append(server.totals.reported)
-            _print(server.totals, config, given, argv, say)
-            if made and server.totals.all_heard:
-                _forget(made)                          # we may be killed before the end
+        assert server is not None
+        totals = server.totals
+        if totals.reported not in printed:
+            printed.append(totals.reported)
+            _print_report(totals, config, options, argv, log_line)
+            if secret_path and totals.all_reported:
+                _remove(secret_path)  # now, as we may be killed before the end
 
     try:
-        await measured(command, nodes, server, config, print_report, say)
+        await run_measured(command, nodes, server, config, print_report, log_line)
     finally:
         if server is not None:
             await server.long_answers.finished()
             server.close()
-        if made:
-            _forget(made)
+        if secret_path:
+            _remove(secret_path)
 
 
-def _forget(path: str) -> None:
+def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
 
 
-async def _prepared(command: Command, system: ModuleType, config: Config,
-                    given: dict[str, Any],
-                    say: Callable[[str], None]) -> tuple[JobServer, Nodes, str | None]:
-    """(JobServer that listens, Nodes, path of the secret that was made or None)."""
+async def _prepare(command: Command, system: schedulers.Scheduler, config: Config,
+                   options: dict[str, str],
+                   log_line: Callable[[str], None]) -> tuple[JobServer, Nodes, str | None]:
+    """Return (JobServer that listens, Nodes, path of the new secret or None)."""
     about = system.about(os.environ)
-    job = given.get("--job") or about.get("job") or f"{identity.name()}.{os.getpid()}"
-    names = given.get("--nodes") or about.get("nodes") or _asked(system)
+    job = options.get("--job") or about.get("job") or f"{identity.find_node_name()}.{os.getpid()}"
+    names = options.get("--nodes") or about.get("nodes") or _query_nodes(system)
     launchers = system.launchers(os.environ, names) or [[]]
-    alone = launchers == [[]]
-    # Nobody tells which nodes are reached: then all who report are the job's.
-    expected = (expected_nodes(names or identity.name(), config["server.max_nodes"])
-                if names or alone else None)
-    totals = PartTotals(checked_job_id(job), expected, **totals_options(config))
-    # Where the launcher takes the environment along, nobody needs a directory that nodes share.
-    carries = alone or getattr(system, "PASSES_ENVIRONMENT", False)
-    os.environ.pop(secret.VARIABLE, None)                  # the user's is for another server
-    made = _made_secret(config, totals.job, carries)
+    is_local = launchers == [[]]
+    # Unknown nodes: then every node that reports belongs to the job.
+    expected = (parse_expected_nodes(names or identity.find_node_name(), config.server.max_nodes)
+                if names or is_local else None)
+    totals = PartTotals(check_job_id(job), expected, **make_totals_options(config))
+    # If the launcher passes the environment, no directory shared by the nodes is needed.
+    carries = is_local or getattr(system, "PASSES_ENVIRONMENT", False)
+    os.environ.pop(auth.VARIABLE, None)                  # the user's secret is for another server
+    secret_path = _make_secret(config, totals.job, carries)
     try:
         _leave_files_for_connections(config)
-        server = JobServer(totals, auth.server_credentials(config, totals.job, made, say), config)
-        await server.listen(_loopback() if alone else "")
+        server = JobServer(totals, auth.load_server_credentials(config, totals.job, secret_path,
+                                                                log_line), config)
+        await server.listen(_find_loopback_address() if is_local else "")
     except BaseException:
-        if made:
-            _forget(made)
+        if secret_path:
+            _remove(secret_path)
         raise
-    host = _loopback() if alone else config["server.host"] or os.uname().nodename
+    host = _find_loopback_address() if is_local else config.server.host or os.uname().nodename
     if host.count(":") > 1 and not host.startswith("["):
         host = f"[{host}]"
-    client = _client(given, config, totals.job, f"{host}:{server.port}", made, alone, carries)
-    # sbatch --export=NONE leaves not even a PATH, by which the nodes would find their Python.
+    client = _make_client_command(options, config, totals.job, f"{host}:{server.port}", secret_path,
+                                  is_local, carries)
+    # sbatch --export=NONE sets not even a PATH, which nodes need for their Python.
     environ = {"PATH": os.defpath, **os.environ}
-    return server, Nodes(launchers, client, environ, system.NO_LAUNCH_AT_END or alone,
-                                     system.LAUNCHES_BY_SHELL, say,
-                                     command.unblocked), made
+    return server, Nodes(launchers, client, environ, system.NO_LAUNCH_AT_END or is_local,
+                                     system.LAUNCHES_BY_SHELL, log_line,
+                                     command.unblocked), secret_path
 
 
-def _loopback() -> str:
-    """The address by which processes of this host reach each other: ::1 where IPv4 is off."""
+def _find_loopback_address() -> str:
+    """The address by which processes of this host reach each other: ::1 if IPv4 is off."""
     with contextlib.suppress(OSError):
         bound_socket("127.0.0.1", 0).close()
         return "127.0.0.1"
     return "::1"
 
 
-def _made_secret(config: Config, job: str, carries: bool) -> str | None:
-    """The path of a new secret, this run's alone; None where it is in the environment, or none."""
-    if "secret" not in config["server.auth"]:
+def _make_secret(config: Config, job: str, carries: bool) -> str | None:
+    """The path of a new secret for this run; None if it is in the environment, or not used."""
+    if "secret" not in config.server.auth:
         return None
     if carries:
-        os.environ[secret.VARIABLE] = secrets.token_hex(32)
+        os.environ[auth.VARIABLE] = secrets.token_hex(32)
         return None
-    path = secret.where(None, config["secret.dir"], f"{job}.{secrets.token_hex(8)}")
-    secret.make(path)
+    path = auth.find_secret_path(None, config.secret.dir, f"{job}.{secrets.token_hex(8)}")
+    auth.make(path, "directory in site.cfg: [secret] dir")
     return path
 
 
-def _asked(system: ModuleType) -> str:
-    """The job's nodes, of a batch system that has to be asked; "" for others."""
-    nodes_of = getattr(system, "nodes_of", None)
+def _query_nodes(system: schedulers.Scheduler) -> str:
+    """The job's nodes from a batch system that has to be queried; "" for others."""
     with contextlib.suppress(IostatsError):
-        return (nodes_of(os.environ) or "") if nodes_of else ""
+        return system.list_nodes(os.environ) if hasattr(system, "list_nodes") else ""
     return ""
 
 
 def _leave_files_for_connections(config: Config) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(16, min(config["server.max_connections"], hard - 64))
-    config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
+    max_connections = max(16, min(config.server.max_connections, hard - 64))
+    config.set_value("server.max_connections", str(max_connections),
+                     "the limit of open files (ulimit -n)")
 
 
-def _client(given: dict[str, Any], config: Config, job: str, server: str, password: str | None,
-            alone: bool, carries: bool) -> Callable[[str], list[str]]:
-    """role -> the argv of the client on a node."""
-    python = config["node.python"]
-    if alone and config.origin["node.python"] == site.DEFAULT:
+def _make_client_command(settings: dict[str, str], config: Config, job: str, server: str,
+                         password: str | None, is_local: bool,
+                         carries: bool) -> Callable[[str], list[str]]:
+    """A function: role -> the argv of the client on a node."""
+    python = config.node.python
+    if is_local and config.origin["node.python"] == site.DEFAULT:
         python = sys.executable or python
-    # A directory of its own: an earlier start of this job is none of ours, nor is that of another
-    # `iostats run` in it.
-    directory = config["node.state_dir"] or (
+    # A directory of its own, without other starts of this job, also of another `iostats run`.
+    directory = config.node.state_dir or (
         f"{start_files.TMP}/iostats-{os.geteuid()}-{secrets.token_hex(8)}")
     options = ["--job", job, "--server", server, "--state-dir", directory, "--quiet"]
     if password:
         options += ["--secret", password]
     for name in ("--root", "--config"):
-        if name in given:
-            options += [name, os.path.abspath(given[name])]
-    return lambda role: [*_environment_of(config, carries), python, "-I", "-S", "-c", (
+        if name in settings:
+            options += [name, os.path.abspath(settings[name])]
+    return lambda role: [*_make_env_command(carries), python, "-I", "-S", "-c", (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); "
         + ("from iostats.node import wait_for_end; wait_for_end.listen(); "
            if role == "attend" else "")
@@ -329,46 +331,50 @@ def _client(given: dict[str, Any], config: Config, job: str, server: str, passwo
     ), os.path.dirname(BESIDE), role, *options]
 
 
-def _environment_of(config: Config, carries: bool) -> list[str]:
-    """What the user has chosen in the environment, for nodes that do not get that."""
+def _make_env_command(carries: bool) -> list[str]:
+    """
+    The user's settings in the environment, as arguments of env(1), for nodes that do not get them.
+    """
     chosen = [] if carries else [f"{variable}={os.environ[variable]}"
-                                 for variable in site.in_environment(os.environ)]
+                                 for variable in site.find_variables(os.environ)]
     return ["env", *chosen] if chosen else []
 
 
-def _print(totals: PartTotals, config: Config, given: dict[str, Any], argv: list[str],
-           say: Callable[[str], None]) -> None:
-    """The report where it is wanted; what can't be written there goes to standard error."""
-    form, long = config["report.format"], "--long" in given
-    record = record_of(totals, config)
-    path = given.get("--output") or config["run.output"]
-    text = job_tables.text(record, config, form, long, "--explain" in given,
-                           screen_of(None if path else sys.stderr),
-                           measured=f"the command {shlex.join(argv)}")
-    if not _written(path, text, totals.job, say):
-        _tell(text)
-    if "--json" in given:                              # the job may end while that is made
-        _written(given["--json"], job_tables.text(record, config, "json"), totals.job, say)
+def _print_report(totals: Totals, config: Config, options: dict[str, str], argv: list[str],
+                  log_line: Callable[[str], None]) -> None:
+    """Write the report to its file; on failure to standard error."""
+    form, long = config.report.format, "--long" in options
+    record = make_labelled_record(totals, config)
+    command = shlex.join(argv).encode("utf-8", "backslashreplace").decode()
+    record = record.replaced(job=record.job.replaced(command=cut(command, _LONGEST_COMMAND)))
+    path = options.get("--output") or config.run.output
+    text = job_tables.format_report(record, config, form, long, "--explain" in options,
+                                    detect_screen(None if path else sys.stderr))
+    if not _write_file(path, text, totals.job, log_line):
+        _write_error(text)
+    if "--json" in options:                             # last: the job may end before it is written
+        _write_file(options["--json"], job_tables.format_report(record, config, "json"), totals.job,
+                    log_line)
 
 
-def _written(path: str, text: str, job: str, say: Callable[[str], None]) -> bool:
-    """True when `text` is in the file `path`, "" for none."""
+def _write_file(path: str, text: str, job: str, log_line: Callable[[str], None]) -> bool:
+    """True if `text` was written to the file `path`; "" for none."""
     if not path:
         return False
     path = path.replace("%j", job.replace("/", "_"))
     try:
         write_report(path, text)
     except IostatsError as error:
-        say(str(error))
+        log_line(str(error))
         return False
     return True
 
 
-def _died_of(number: int) -> int:
-    """End as the command has ended, for who looks closer than at 128 + N."""
+def _end_by_signal(number: int) -> int:
+    """End by the signal that ended the command: some callers check for a status above 128."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
     os.kill(os.getpid(), number)
-    return 128 + number                                # process 1 of a container lives on
+    return 128 + number                                # process 1 of a container is not ended

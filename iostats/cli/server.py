@@ -11,37 +11,39 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
-from iostats import __version__, schedulers
+from iostats import schedulers
 from iostats.base import config as site
-from iostats.base import job_id
+from iostats.base import job_id, job_ports
 from iostats.base.errors import DONE, StateError, UsageError
-from iostats.cli.parser import parser, put_out, say, status_of
+from iostats.base.units import format_count
+from iostats.base.version import format_version
+from iostats.cli.parsed_options import ServerOptions
+from iostats.cli.parser import make_parser, print_message, run_role, write_output
 from iostats.cli.report_file import check_writable, write_report
-from iostats.cli.terminal_form import screen_of
-from iostats.node.identity import job as job_of
+from iostats.cli.terminal_form import detect_screen
+from iostats.node.identity import find_job
 from iostats.report import job_tables
-from iostats.report.node_sets import unfolded
+from iostats.report.node_sets import unfold_nodes
 from iostats.server import journal, process
-from iostats.server.job_server import JobServer, totals_options
+from iostats.server.job_server import JobServer, make_totals_options
 from iostats.totals.job_totals import Totals
-from iostats.wire import auth, secret
+from iostats.wire import auth
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
 
     from rich.progress import Progress, TaskID
 
     from iostats.totals.record import Record
 
-_SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
+_PRINT_EVERY_S, _POLL_EVERY_S = 10.0, 0.5
 
 HELP = """\
 usage: iostats_server.py [options]
        iostats_server.py --site [--listen HOST] [--secret FILE] [--config FILE]
-                         [--quiet]
+                         [--quiet] [--log-format FORMAT]
 
 Receive the reports of a job's nodes, add them up, print the tables.
 
@@ -58,19 +60,20 @@ options:
                         `stop` (default: site.cfg, 60)
   --format FORM         grid, plain, json, csv or markdown (default: grid)
   --long                more: calls, mean sizes, network, times, MDTs, nodes
-  --explain             say of each number what it counts, and what it does not
-  --output FILE         the report goes there (default: standard output)
-  --json FILE           the JSON record goes there as well
-  --secret FILE         the job's secret, made if it is not there (default: in
+  --explain             explain what each number counts, and what it does not
+  --output FILE         write the report to FILE (default: standard output)
+  --json FILE           write the JSON record, too
+  --secret FILE         the job's secret, created if missing (default: in
                         ~/.iostats); with --site the site's (default: site.cfg)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
-  --state-dir DIR       where what was counted is kept until the report is
+  --state-dir DIR       where the counts are stored until the report is
                         written (default: as iostats_client.py)
-  --listen HOST[:PORT]  listen there alone (default: all addresses, and the port
+  --listen HOST[:PORT]  listen only there (default: all addresses, and the port
                         of the job)
   --print-port          print the job's port, and end
   --quiet               no progress on standard error
+  --log-format FORMAT   with --site: text, json or journal (default: text)
   --version             the release, and no more
   -h, --help            this text
 
@@ -81,105 +84,100 @@ examples:
   iostats_server.py --site
 
 exit status:
-  0 the report is printed (its first line says who is missing)
-  1 the report could not be written where it should be; the same command again
-    has all that was counted
-  2 bad usage or site.cfg   3 no port could be had
+  0 the report is printed (its first line lists missing nodes)
+  1 the report could not be written; the same command again has all counts
+  2 bad usage or site.cfg   3 no port is free
 """
-
-WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
-              "--config", "--state-dir", "--listen")
-FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site", "--version")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the server; the exit status."""
-    return status_of(lambda: _run(parser("iostats_server.py", HELP, WITH_VALUE,
-                                         FLAGS).parse_args(arguments)))
+    return run_role(lambda: _run(make_parser(
+        "iostats_server.py", HELP, ServerOptions).parse_args(arguments, ServerOptions())))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: ServerOptions) -> int:
     if options.version:
-        print(f"iostats {__version__}")
+        print(format_version())
         return DONE
     config = site.load(options.config)
-    for note in config.notes:
-        say(note)
-    for name, given in (("server.deadline", options.deadline), ("report.format", options.format),
+    for name, value in (("server.deadline", options.deadline), ("report.format", options.format),
                         ("node.state_dir", options.state_dir)):
-        if given is not None:
-            config.take(name, given, f"--{name.partition('.')[2].replace('_', '-')}")
+        if value is not None:
+            config.set_value(name, value, f"--{name.partition('.')[2].replace('_', '-')}")
     if options.site:
         from iostats.cli import serve_site
         return serve_site.run(options, config)
-    job = job_of(options.job, config)
+    if options.log_format is not None:
+        raise UsageError("--log-format: expected --site with it")
+    job = find_job(options.job, config)
     if options.print_port:
-        print(job_id.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
+        print(job_ports.list_ports(job, config.server.port_first, config.server.port_last, 1)[0])
         return DONE
     process.check_open_files()
-    totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
-                    **totals_options(config))
+    totals = Totals(job, parse_expected_nodes(options.nodes, config.server.max_nodes),
+                    **make_totals_options(config))
     for path in filter(None, (options.output, options.json)):
         check_writable(path)
     password, made = None, False
-    if "secret" in config["server.auth"]:
-        password = secret.where(options.secret, config["secret.dir"], job)
-        made = secret.make(password)
-    with journal.kept(config["node.state_dir"], job, say) as kept:
+    if "secret" in config.server.auth:
+        password = auth.find_secret_path(options.secret, config.secret.dir, job)
+        made = auth.make(password)
+    with journal.open_job_journal(config.node.state_dir, job, print_message) as job_journal:
         try:
-            checks = auth.with_timeout(
-                auth.MUNGED_TIMEOUT_S, auth.MUNGED_ANSWER, lambda: auth.server_credentials(
-                    config, job, password, say))
+            checks = auth.call_with_timeout(
+                auth.MUNGED_TIMEOUT_S, auth.MUNGED_ANSWER, lambda: auth.load_server_credentials(
+                    config, job, password, print_message))
             process.use_uvloop()
-            asyncio.run(_serve(totals, checks, config, options, kept))
+            asyncio.run(_serve(totals, checks, config, options, job_journal))
         finally:
             if password and made:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(password)
-        return _print(totals, config, options)
+        return _print_report(totals, config, options)
 
 
-def expected_nodes(given: str | None, most: int,
-                   environ: Mapping[str, str] = os.environ) -> frozenset[str] | int | None:
+def parse_expected_nodes(text: str | None, max_nodes: int,
+                         environ: Mapping[str, str] = os.environ) -> frozenset[str] | int | None:
     """
-    The job's nodes: a frozenset of names, a number, or None where it is not known.
+    The job's nodes: a frozenset of names, a number, or None if unknown.
 
-    `given`: --nodes; without it, what the batch system says in the environment.
+    `text`: --nodes; without it, the batch system's variables in the environment.
     """
-    if given is None:
-        given = schedulers.here(environ).about(environ).get("nodes", "")
-        if not given:
+    if text is None:
+        text = schedulers.detect_scheduler(environ).about(environ).get("nodes", "")
+        if not text:
             return None
-    if given.isascii() and given.isdigit():
-        count = int(given)
-        if not 0 < count <= most:
-            raise UsageError(f"--nodes: expected a number from 1 to {most}, got {given!r}")
+    if text.isascii() and text.isdigit():
+        count = int(text)
+        if not 0 < count <= max_nodes:
+            raise UsageError(f"--nodes: expected a number from 1 to {max_nodes}, got {text!r}")
         return count
     try:
-        nodes = unfolded(given)
+        nodes = unfold_nodes(text)
     except ValueError as error:
         raise UsageError(f"--nodes: expected a list such as nid[00001-00128,200], a,b,c or a "
-                         f"number, got {given!r} ({error})") from None
-    if not 0 < len(nodes) <= most:
-        raise UsageError(f"--nodes: expected 1 to {most} nodes, got {len(nodes)}")
-    return frozenset(job_id.checked_node_name(node, "--nodes") for node in nodes)
+                         f"number, got {text!r} ({error})") from None
+    if not 0 < len(nodes) <= max_nodes:
+        raise UsageError(f"--nodes: expected 1 to {max_nodes} nodes, got {len(nodes)}")
+    return frozenset(job_id.check_node_name(node, "--nodes") for node in nodes)
 
 
-# -- the life of the server ------------------------------------------------------------------
+# -- serving ---------------------------------------------------------------------------------
 
 async def _serve(totals: Totals, checks: Sequence[auth.Credentials], config: site.Config,
-                 options: argparse.Namespace, kept: journal.Journal | None) -> None:
-    """Listen until all nodes are heard, the deadline is over, or a signal comes."""
+                 options: ServerOptions, job_journal: journal.Journal | None) -> None:
+    """Serve until all nodes have reported, the deadline has passed, or a signal arrives."""
     process.raise_limits(config)
-    gc.freeze()                       # what is imported by now never becomes garbage
+    gc.freeze()                       # imported modules never become garbage
     server, loop = JobServer(totals, checks, config), asyncio.get_running_loop()
     stopped = []
-    if kept is not None:
-        server.resume(kept)
+    if job_journal is not None:
+        server.resume(job_journal)
 
     def stop() -> None:
         stopped.append(True)
-        server.heard.set()
+        server.reported.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop)
@@ -192,51 +190,53 @@ async def _serve(totals: Totals, checks: Sequence[auth.Credentials], config: sit
     try:
         progress.begin(server.port)
         if totals.reported:
-            say(f"{totals.reported} {'node' if totals.reported == 1 else 'nodes'} that an earlier "
-                f"server of this job had counted {'is' if totals.reported == 1 else 'are'} "
-                f"counted")
-        await _until_the_end(server, totals, config["server.deadline"], stopped, progress)
-        # Those to the last reports are in the sockets' buffers then, or will not leave.
+            print_message(f"{totals.reported} {'node' if totals.reported == 1 else 'nodes'} that "
+                          f"an "
+                          f"earlier server of this job had counted "
+                          f"{'is' if totals.reported == 1 else 'are'} counted")
+        await _wait_for_reports(server, totals, config.server.deadline, stopped, progress)
+        # Then the answers to the last reports are in the sockets' buffers, or cannot be sent.
         await server.long_answers.finished()
     finally:
         progress.end()
         server.close()
 
 
-async def _until_the_end(server: JobServer, totals: Totals, deadline_s: float, stopped: list[bool],
-                         progress: _Progress) -> None:
+async def _wait_for_reports(server: JobServer, totals: Totals, deadline_s: float,
+                            stopped: list[bool],
+                            progress: _Progress) -> None:
     ends_at = None
-    while not (totals.all_heard or stopped):
+    while not (totals.all_reported or stopped):
         if ends_at is None and server.first_report_at is not None:
             ends_at = time.monotonic() + deadline_s
-        left = _LOOK_EVERY_S
+        left = _POLL_EVERY_S
         if ends_at is not None:
             left = min(left, ends_at - time.monotonic())
             if left <= 0:
                 return
-        server.heard.clear()
+        server.reported.clear()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(server.heard.wait(), left)
+            await asyncio.wait_for(server.reported.wait(), left)
         progress.update()
 
 
 class _Progress:
-    """How many nodes have reported: a bar on a terminal, a line now and then in a log."""
+    """The number of nodes that have reported: a bar on a terminal, a line now and then in a log."""
 
     def __init__(self, totals: Totals, quiet: bool) -> None:
         self._totals, self._quiet = totals, quiet
         self._bar: Progress | None = None
-        self._task: TaskID                            # of the bar, once that is there
-        self._said_at = 0.0
+        self._task: TaskID                            # of the bar, if there is one
+        self._printed_at = 0.0
 
     def begin(self, port: int | None) -> None:
         expected = self._totals.expected_count
         if self._quiet:
             return
-        nodes = "an unknown number of" if expected is None else expected
+        nodes = "an unknown number of nodes" if expected is None else format_count(expected, "node")
         print(f"iostats: server of job {self._totals.job} on {os.uname().nodename}:{port}, "
-              f"waiting for {nodes} nodes", file=sys.stderr, flush=True)
-        self._said_at = time.monotonic()
+              f"waiting for {nodes}", file=sys.stderr, flush=True)
+        self._printed_at = time.monotonic()
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -249,10 +249,10 @@ class _Progress:
         now = time.monotonic()
         if self._bar:
             self._bar.update(self._task, completed=self._totals.reported)
-        elif not self._quiet and now - self._said_at >= _SAY_EVERY_S:
-            self._said_at = now
-            of = f" of {self._totals.expected_count}" if self._totals.expected_count else ""
-            print(f"iostats: {self._totals.reported}{of} nodes reported", file=sys.stderr,
+        elif not self._quiet and now - self._printed_at >= _PRINT_EVERY_S:
+            self._printed_at = now
+            expected = f" of {self._totals.expected_count}" if self._totals.expected_count else ""
+            print(f"iostats: {self._totals.reported}{expected} nodes reported", file=sys.stderr,
                   flush=True)
 
     def end(self) -> None:
@@ -262,24 +262,24 @@ class _Progress:
 
 # -- the report ------------------------------------------------------------------------------
 
-def record_of(totals: Totals, config: site.Config) -> Record:
-    """The labelled record of `totals`; a task of an array has the id by which users know it."""
-    record = job_tables.labelled(totals.record(), config)
+def make_labelled_record(totals: Totals, config: site.Config) -> Record:
+    """The labelled record of `totals`; a task of an array has its id for users."""
+    record = job_tables.add_labels(totals.record(), config)
     return record.replaced(job=record.job.replaced(
-        id=schedulers.shown_as(record.job.id, os.environ)))
+        id=schedulers.format_job_id(record.job.id, os.environ)))
 
 
-def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> int:
+def _print_report(totals: Totals, config: site.Config, options: ServerOptions) -> int:
     """Write the report and the record; exit status."""
-    form = config["report.format"]
-    record = record_of(totals, config)
-    text = job_tables.text(record, config, form, options.long, options.explain,
-                           screen_of(None if options.output else sys.stdout),
-                           measured="from start to stop on each node")
+    form = config.report.format
+    record = make_labelled_record(totals, config)
+    text = job_tables.format_report(record, config, form, options.long, options.explain,
+                                    detect_screen(None if options.output else sys.stdout),
+                                    measured="from start to stop on each node")
     failed = None
-    if options.json:                                   # before what somebody may not read any more
+    if options.json:                                   # first: nothing may read our output any more
         try:
-            write_report(options.json, job_tables.text(record, config, "json"))
+            write_report(options.json, job_tables.format_report(record, config, "json"))
         except StateError as error:
             failed = error
     if options.output:
@@ -287,9 +287,9 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
             write_report(options.output, text)
         except StateError as error:
             failed = error
-            put_out([text])                            # nothing is lost with a full disk
+            write_output([text])  # so that nothing is lost if the disk is full
     else:
-        put_out([text])
+        write_output([text])
     if failed:
         raise failed
     return DONE

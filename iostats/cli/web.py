@@ -1,5 +1,5 @@
 """
-iostats web: the pages of a site.
+iostats web: the web pages of a site.
 """
 
 from __future__ import annotations
@@ -10,28 +10,26 @@ import sys
 from iostats.base import config as site
 from iostats.base import logs
 from iostats.base.errors import DONE
-from iostats.cli.parser import parser, say, status_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
+from iostats.cli.parsed_options import WebOptions
+from iostats.cli.parser import make_parser, run_role
 
 HELP = """\
 usage: iostats web [options]
 
-Show jobs, nodes, file systems, events and the load of now as pages, to users
-and to those who look after the site.  It asks the site's server, which decides
-who may see what: users see their own jobs, [site] readers all.  It changes
-nothing, and never runs as root.
+Serve pages of jobs, nodes, file systems, events and the present load to users
+and staff.  The data are from the site's server, which checks each user's
+rights: users see their own jobs, [site] readers all.  It changes nothing, and
+never runs as root.
 
-Who asks is told by the site's proxy in a header ([web] user_header, taken from
-[web] trusted alone), or, for programs of this host, by the kernel ([web]
-socket).  docs/web.md has examples for Apache, nginx and Open OnDemand.
+The user's name is in a header of the site's proxy ([web] user_header, accepted
+only from [web] trusted), or, for programs of this host, from the kernel ([web]
+socket).  docs/how-to/web.md has examples for Apache, nginx and Open OnDemand.
 
 options:
-  --listen HOST:PORT    where the site's proxy asks (default: [web] listen)
+  --listen HOST:PORT    the address for the site's proxy (default: [web] listen)
   --socket PATH         a local socket (default: [web] socket); "" for none
   --quiet               no line when it listens
+  --log-format FORMAT   text, json or journal (default: text)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
   --help                this text
@@ -41,27 +39,27 @@ examples:
   curl --unix-socket /run/iostats-web/web.sock http://localhost/jobs
 
 exit status:
-  0 it was ended by a signal   1 it cannot work here   2 bad usage or site.cfg
-  3 the port or the socket could not be had
+  0 it was ended by a signal   1 it cannot run here   2 bad usage or site.cfg
+  3 the port or the socket is in use or not allowed
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve the pages; the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
-    return status_of(lambda: _run(parser("iostats web", HELP, (
-        "--listen", "--socket", "--config"), ("--quiet",)).parse_args(words)))
+    return run_role(lambda: _run(make_parser("iostats web", HELP, WebOptions).parse_args(
+        words, WebOptions())))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: WebOptions) -> int:
     from iostats.web import serve
     config = site.load(options.config)
-    for key in ("listen", "socket"):
-        given = getattr(options, key)
-        if given is not None:
-            config.take(f"web.{key}", given, f"--{key}")
-    logs.to_standard_error(logging.WARNING)
-    serve.run(config, (lambda text: None) if options.quiet else say)
+    if options.listen is not None:
+        config.set_value("web.listen", options.listen, "--listen")
+    if options.socket is not None:
+        config.set_value("web.socket", options.socket, "--socket")
+    logs.log_to_stderr(logging.WARNING if options.quiet else logging.INFO, options.log_format)
+    serve.run(config)
     return DONE
 
 

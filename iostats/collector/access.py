@@ -1,5 +1,5 @@
 """
-Who may ask the collector: addresses, and no page of a browser.
+Access rules of the collector: client addresses, and no requests from pages in a browser.
 
     addresses   the peer's is in one of the ranges of [collector] allow; IPv4 in IPv6
                 (::ffff:10.0.0.1) is IPv4
@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from iostats.base.errors import ConfigError
+from iostats.base.option_kinds import is_ip_address
+from iostats.server.long_answers import RejectedRequest
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -41,74 +42,72 @@ _HOST = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^:\[\]]*))(?::\d*)?")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
-def networks(words: Iterable[str]) -> list[Network]:
-    """The ranges in `words`; ValueError for one that is none, or that has bits beyond its own."""
-    found: list[Network] = []
+def parse_networks(words: Iterable[str]) -> list[Network]:
+    """The ranges in `words`; ValueError for an invalid one, or one with host bits set."""
+    accepted: list[Network] = []
     for word in words:
-        one = ipaddress.ip_network(word)
-        if isinstance(one, ipaddress.IPv6Network) and one.subnet_of(_MAPPED):
-            one = ipaddress.IPv4Network((int(one.network_address) & 0xffffffff,
-                                         one.prefixlen - 96))
-        found.append(one)
-    return found
+        network = ipaddress.ip_network(word)
+        if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
+            network = ipaddress.IPv4Network((int(network.network_address) & 0xffffffff,
+                                             network.prefixlen - 96))
+        accepted.append(network)
+    return accepted
 
 
-def allowed(config: Config) -> list[Network]:
+def parse_allowed(config: Config) -> list[Network]:
     """The ranges of [collector] allow; ConfigError."""
     try:
-        return networks(config["collector.allow"])
+        return parse_networks(config.collector.allow)
     except ValueError as error:
-        raise ConfigError(f"{config.origin['collector.allow']}: [collector] allow: expected "
-                          f"{EXPECTED}; {error}") from None
+        raise ConfigError(f"{config.locate('collector.allow')}: expected {EXPECTED}; "
+                          f"{error}") from None
 
 
 def is_in(address: str, ranges: Iterable[Network]) -> bool:
     """
-    Whether a peer's address is in one of `ranges`; False for what is no address.
+    True if a peer's address is in one of `ranges`; False for an invalid address.
 
-    >>> is_in("::ffff:127.0.0.1", networks(["127.0.0.0/8"])), is_in("10.0.0.7", networks(["::/0"]))
+    >>> (is_in("::ffff:127.0.0.1", parse_networks(["127.0.0.0/8"])),
+    ...  is_in("10.0.0.7", parse_networks(["::/0"])))
     (True, False)
     """
     try:
-        one = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if isinstance(one, ipaddress.IPv6Address) and one.ipv4_mapped is not None:
-        one = one.ipv4_mapped
-    return any(one in each for each in ranges)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return any(parsed in network for network in ranges)
 
 
-def why_refused(host: str, origin: str, fetch_site: str, names: Sequence[str]) -> str:
+class Forbidden(RejectedRequest):
+    """The sender may not make this request."""
+
+    status = "403 Forbidden"
+
+
+def check_headers(host: str, origin: str, fetch_site: str, names: Sequence[str]) -> None:
     """
-    What is wrong with a request's headers Host, Origin and Sec-Fetch-Site, each "" where it is not
-    there; "" for nothing.  `names`: ours, in lower case.
+    Check a request's headers Host, Origin and Sec-Fetch-Site, "" for an absent one; Forbidden.
+
+    `names`: this server's, in lower case.
     """
     if origin or fetch_site not in ("", "none"):
-        return "expected a program, got a page in a browser (Origin, Sec-Fetch-Site)"
-    name = host_name(host)
-    if host and name not in names and not is_address(name):
-        return (f"expected Host: {' or '.join(names)} or an address, got {name[:80]!r}; see "
-                f"[collector] names in site.cfg")
-    return ""
+        raise Forbidden("expected a program, got a page in a browser (Origin, Sec-Fetch-Site)")
+    name = parse_host_name(host)
+    if host and name not in names and not is_ip_address(name):
+        raise Forbidden(f"expected Host: {' or '.join(names)} or an address, got {name[:80]!r}; "
+                        f"see [collector] names in site.cfg")
 
 
-def host_name(host: str) -> str:
+def parse_host_name(host: str) -> str:
     """
-    The name in a header `Host: NAME:PORT`, in lower case and without a final dot; a header of
-    another form unchanged, in lower case.
+    The name in a header `Host: NAME:PORT`, in lower case and without a final dot; any
+    other header unchanged, in lower case.
 
-    >>> host_name("MDS1.:8980"), host_name("[::1]:8980"), host_name("[::1].evil")
+    >>> parse_host_name("MDS1.:8980"), parse_host_name("[::1]:8980"), parse_host_name("[::1].evil")
     ('mds1', '::1', '[::1].evil')
     """
     text = host.strip().lower()
     match = _HOST.fullmatch(text)
     return match[1] or match[2].rstrip(".") if match else text
-
-
-def is_address(name: str) -> bool:
-    """Whether it is an IPv4 or IPv6 address: a page's name is none."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

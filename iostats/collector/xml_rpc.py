@@ -24,25 +24,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections import namedtuple
+from typing import Any, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from iostats.base.errors import WireError, one_line
 from iostats.wire.protocol import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
-Call = namedtuple("Call", "method params")
-Call.__doc__ = """
-What a client asks.
+class Call(NamedTuple):
+    """The request of a client."""
 
-Attributes:
-    method: a name of up to 80 characters.
-    params: (int, float, bool or str), one for each <param>.
-"""
+    method: str                 # a name of up to 80 characters
+    params: tuple[Any, ...]     # (int, float, bool or str), one for each <param>
+
 
 _DEEPEST, _MOST_ELEMENTS, _MOST_DIGITS, _LONGEST_NAME = 16, 200, 20, 80
 _LARGEST_INT = (1 << 31) - 1
@@ -56,7 +51,7 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,%d}(?:\.[0-9]{0,%d})?|\.[0-9]{1,%d})"
 _INT_BITS = {"int": 32, "i4": 32, "i8": 64}
 
 
-def call_of(body: bytes) -> Call:
+def parse_call(body: bytes) -> Call:
     """The Call in `body`; WireError with -32700 (no XML), -32600 (no call) or -32602 (params)."""
     reader = _Reader()
     try:
@@ -71,61 +66,61 @@ def call_of(body: bytes) -> Call:
     return Call(reader.method, tuple(reader.params))
 
 
-def answer(result: Any) -> bytes:
+def answer(result: object) -> bytes:
     """The bytes of an answer; `result`: of str, int, float, bool, list, tuple and dict."""
     return (f"{_HEAD}<params><param>{value(result)}</param></params></methodResponse>\n").encode()
 
 
-def fault(code: int, text: str) -> bytes:
+def encode_fault(code: int, text: str) -> bytes:
     """The bytes of a fault."""
-    said = {"faultCode": code, "faultString": text}
-    return f"{_HEAD}<fault>{value(said)}</fault></methodResponse>\n".encode()
+    members = {"faultCode": code, "faultString": text}
+    return f"{_HEAD}<fault>{value(members)}</fault></methodResponse>\n".encode()
 
 
 _HEAD = "<?xml version=\"1.0\"?>\n<methodResponse>"
 
 
-class KeptList(list):  # type: ignore[type-arg]       # of Any
-    """A list that is answered again and again: its <value> is made once."""
+class CachedList(list):  # type: ignore[type-arg]       # of Any
+    """A list that is sent repeatedly: the XML of each item is made once."""
 
     __slots__ = ("xml",)
     xml: str
 
 
-def value(one: Any) -> str:
-    """One <value>; members of a dict that are None are left out: XML-RPC has no such value."""
-    if isinstance(one, str):
-        return f"<value><string>{escape(one_line(one))}</string></value>"
-    if isinstance(one, bool):
-        return f"<value><boolean>{int(one)}</boolean></value>"
-    if isinstance(one, int):
-        if -_LARGEST_INT <= one <= _LARGEST_INT:
-            return f"<value><int>{one}</int></value>"
-        return f"<value><double>{one}.0</double></value>"
-    if isinstance(one, float):
+def value(content: object) -> str:
+    """One <value>; members of a dict that are None are omitted: XML-RPC has no null."""
+    if isinstance(content, str):
+        return f"<value><string>{escape(one_line(content))}</string></value>"
+    if isinstance(content, bool):
+        return f"<value><boolean>{int(content)}</boolean></value>"
+    if isinstance(content, int):
+        if -_LARGEST_INT <= content <= _LARGEST_INT:
+            return f"<value><int>{content}</int></value>"
+        return f"<value><double>{content}.0</double></value>"
+    if isinstance(content, float):
         # Without an exponent, which the specification does not have.
-        return f"<value><double>{one:.6f}</double></value>"
-    if isinstance(one, dict):
-        members = "".join(f"<member><name>{escape(one_line(name))}</name>{value(its)}</member>"
-                          for name, its in one.items() if its is not None)
+        return f"<value><double>{content:.6f}</double></value>"
+    if isinstance(content, dict):
+        members = "".join(f"<member><name>{escape(one_line(name))}</name>{value(member)}</member>"
+                          for name, member in content.items() if member is not None)
         return f"<value><struct>{members}</struct></value>"
-    if isinstance(one, KeptList):
+    if isinstance(content, CachedList):
         try:
-            return one.xml
+            return content.xml
         except AttributeError:
-            one.xml = _array(one)
-            return one.xml
-    return _array(one)
+            content.xml = _format_array(content)
+            return content.xml
+    return _format_array(content)
 
 
-def _array(one: Any) -> str:
-    inside = "".join([value(each) for each in one])
+def _format_array(items: Any) -> str:
+    inside = "".join([value(item) for item in items])
     return f"<value><array><data>{inside}</data></array></value>"
 
 
 class _Reader:
     """
-    One call, while it is parsed.
+    Parses one call.
 
     Attributes:
         parser: expat's, which calls the methods below.
@@ -138,7 +133,7 @@ class _Reader:
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._take
+        self.parser.CharacterDataHandler = self._add_text
         self.parser.StartDoctypeDeclHandler = self._refuse
         self.method: str | None = None
         self.params: list[int | float | bool | str] = []
@@ -159,7 +154,7 @@ class _Reader:
         if inside == "value" and name in _OTHER_TYPES:
             raise WireError(INVALID_PARAMS, f"expected an int or a string, got <{name}>")
         if name not in _MAY_CONTAIN.get(inside, ()):
-            raise WireError(INVALID_REQUEST, f"expected no <{_shown(name)}> in "
+            raise WireError(INVALID_REQUEST, f"expected no <{_format_value(name)}> in "
                                              f"<{inside or 'the call'}>")
         if (name == "methodName" and (self.method is not None or self.params)) or (
                 name == "value" and self._typed) or (inside == "value" and self._typed):
@@ -173,7 +168,7 @@ class _Reader:
         self._path.append(name)
         self._text = ""
 
-    def _take(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._path[-1] in ("methodName", "value") or self._path[-2] == "value":
             self._text += text
         elif text.strip():
@@ -188,7 +183,7 @@ class _Reader:
                 raise WireError(INVALID_REQUEST, f"expected a method's name of 1 to "
                                                  f"{_LONGEST_NAME} characters")
         elif self._path[-1] == "value":
-            self.params.append(_scalar(name, text))
+            self.params.append(_parse_scalar(name, text))
         elif name == "value":
             if not self._typed:
                 self.params.append(text)               # a string has no type beside it
@@ -199,22 +194,22 @@ class _Reader:
             raise WireError(INVALID_REQUEST, "expected a <value> in <param>")
 
 
-def _scalar(kind: str, text: str) -> int | float | bool | str:
+def _parse_scalar(kind: str, text: str) -> int | float | bool | str:
     if kind == "string":
         return text
     text = text.strip()
     if kind == "boolean" and text in ("0", "1"):
         return text == "1"
     if kind == "double" and _DECIMAL.fullmatch(text):
-        found = float(text)
-        if math.isfinite(found):
-            return found
+        number = float(text)
+        if math.isfinite(number):
+            return number
     if kind in _INT_BITS and _WHOLE.fullmatch(text):
         whole = int(text)
         if -(1 << _INT_BITS[kind] - 1) <= whole < 1 << _INT_BITS[kind] - 1:
             return whole
-    raise WireError(INVALID_PARAMS, f"expected <{kind}>, got {_shown(text)!r}")
+    raise WireError(INVALID_PARAMS, f"expected <{kind}>, got {_format_value(text)!r}")
 
 
-def _shown(text: str) -> str:
+def _format_value(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."

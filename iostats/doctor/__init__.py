@@ -1,5 +1,5 @@
 """
-What is in the way here, and the command that fixes it.
+Finds problems of this host, and the command that fixes each.
 
 Standard library only.
 Pure: check.

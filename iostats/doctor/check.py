@@ -4,41 +4,44 @@ A line of the doctor: what was examined, its state, and a command that fixes it 
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import NamedTuple
+
+from iostats.base.text import wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
+_WIDTH, _INDENT = 80, " " * 9            # below the name, behind the state
 
-Check = namedtuple("Check", "state name text fix", defaults=("",))
-Check.__doc__ = """
-One line of the doctor.
 
-Attributes:
-    state: OK, NOTE or PROBLEM.
-    name: what was looked at.
-    text: what was found where.
-    fix: a command that fixes it, or one of ONLY_SHOW that shows more; "" where there is none.
-"""
+class Check(NamedTuple):
+    """One line of the doctor."""
+
+    state: str  # OK, NOTE or PROBLEM
+    name: str   # the subject of the check
+    text: str   # what was found where
+    # a command that fixes it, or one of ONLY_SHOW that shows more; "" where there is none
+    fix: str = ""
+
 
 # The beginnings of commands that change nothing: they are printed as "check:", not as "fix:".
 ONLY_SHOW = ("ping ", "ss ", "df ", "du ", "cat ", "etcdctl endpoint ", "lctl ping ",
-             "lctl get_param ", "iostats config", "iostats events ", "iostats doctor",
+             "lctl get_param ", "lnetctl net show", "lnetctl route show", "iostats capacity",
+             "iostats config", "iostats events ", "iostats doctor",
              "iostats_client.py doctor", "iostats_client.py show ",
              "iostats_client.py harvest --list")
 _PREFIXES = ("sudo ", "nsenter -t 1 -m ")  # before any of these commands
 
 
-def only_shows(command: str) -> bool:
+def is_read_only(command: str) -> bool:
     """
     Whether a command of the doctor shows more and fixes nothing.
 
-    >>> only_shows("ping -c 3 mgmt1"), only_shows("ssh mgmt1 'ss -ltnp sport = :8022'")
+    >>> is_read_only("ping -c 3 mgmt1"), is_read_only("ssh mgmt1 'ss -ltnp sport = :8022'")
     (True, True)
-    >>> only_shows("ssh mgmt1 'systemctl start iostats-site.service'")
+    >>> is_read_only("ssh mgmt1 'systemctl start iostats-site.service'")
     False
     """
     if command.startswith("ssh "):
@@ -48,26 +51,33 @@ def only_shows(command: str) -> bool:
     return command.startswith(ONLY_SHOW)
 
 
-def quoted(path: str) -> str:
-    """`path` as a shell takes it."""
+def quote_path(path: str) -> str:
+    """Return `path` as a shell takes it."""
     safe = all(c.isalnum() or c in "/._-+=:,@%~" for c in path)
     return path if safe else "'" + path.replace("'", "'\\''") + "'"
 
 
 def as_text(checks: Iterable[Check]) -> str:
-    """A line for each check."""
-    return "".join(f"{check.state:<8} {check.name}: {check.text}" + (
-        f"; {'check' if only_shows(check.fix) else 'fix'}: {check.fix}" if check.fix else "") + "\n"
-                   for check in checks)
-
-
-def as_json(checks: Iterable[Check]) -> dict[str, Any]:
     """
-    {problems, checks} for `--json`.  A command that fixes the problem is `fix`, one that only shows
-    more is `check`; `mend` has either of them, for programs written for earlier releases.
+    Each check in lines of up to _WIDTH columns; its command has a line of its own, and is never
+    broken.
+    """
+    lines = []
+    for check in checks:
+        first, *more = wrap(f"{check.name}: {check.text}", _WIDTH - len(_INDENT), "")
+        lines += [f"{check.state:<8} {first}", *(_INDENT + line for line in more)]
+        if check.fix:
+            lines.append(f"{_INDENT}{'check' if is_read_only(check.fix) else 'fix'}: {check.fix}")
+    return "".join(line + "\n" for line in lines)
+
+
+def as_json(checks: Iterable[Check]) -> dict[str, object]:
+    """
+    Return {problems, checks} for `--json`.  `fix` is a command that fixes the problem, `check` one
+    that shows more; `mend` is either of them, for programs written for earlier releases.
     """
     checks = list(checks)
     return {"problems": sum(check.state == PROBLEM for check in checks),
-            "checks": [{**check._asdict(), "fix": "" if only_shows(check.fix) else check.fix,
-                        "check": check.fix if only_shows(check.fix) else "", "mend": check.fix}
+            "checks": [{**check._asdict(), "fix": "" if is_read_only(check.fix) else check.fix,
+                        "check": check.fix if is_read_only(check.fix) else "", "mend": check.fix}
                        for check in checks]}

@@ -9,14 +9,14 @@ import os
 LEAST_BYTES = 16 << 20               # less than this is a problem
 
 
-def existing_part(directory: str) -> str:
-    """`directory`, or the nearest directory above it that is there."""
+def find_existing_part(directory: str) -> str:
+    """Return `directory`, or its nearest ancestor that exists."""
     while not os.path.exists(directory):
         directory = os.path.dirname(os.path.abspath(directory))
     return directory
 
 
-def free_bytes(directory: str) -> int:
-    """What users may still write there, in bytes."""
+def query_free_bytes(directory: str) -> int:
+    """The bytes that users may still write to the disk."""
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize

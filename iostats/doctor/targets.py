@@ -1,5 +1,6 @@
 """
-How a client stands with its targets: which are neither FULL nor IDLE, since when, and what to do.
+Check a client's connections to its targets: those that are neither FULL nor IDLE, since when, and
+the remedy.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ import os
 import time
 
 from iostats.base.private_files import read_text
-from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
+from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quote_path
 from iostats.lustre import import_files, imports, stats
-from iostats.totals.snapshot import reason
+from iostats.totals.snapshot import explain_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,21 +31,22 @@ _MEANING = {"REPLAY": "its requests are replayed, after a restart of the target"
 
 def examine(files: Iterable[File], root: str) -> list[Check]:
     """
-    [Check] of a client's targets; [] where there is none.
+    Return [Check] of a client's targets; [] if there are none.
 
     `files`: of a snapshot, with those that the reader gave.
     """
     files = list(files)
-    states = [one for one in files if one.source == import_files.STATE
-              and stats.split_target_name(one.name)]
+    states = [file for file in files if file.source == import_files.STATE
+              and stats.split_target_name(file.name)]
     if not states:
         return []
-    more = {one.name: one for one in files if one.source == import_files.IMPORT}
-    refused = [one for one in states if one.errno]
+    more = {file.name: file for file in files if file.source == import_files.IMPORT}
+    refused = [file for file in states if file.errno]
     checks = []
     if refused:
         checks.append(Check(NOTE, "connections", (
-            f"how {_targets_are(len(refused))} connected is not known: {reason(refused[0].errno)}"),
+            f"how {_count_targets(len(refused))} connected is not known: "
+            f"{explain_code(refused[0].errno)}"),
             "sudo iostats doctor" if os.geteuid() else ""))
     away: list[tuple[File, imports.State]] = []
     evicted: list[tuple[File, imports.State]] = []
@@ -53,27 +55,27 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
     for file in states:
         if file.errno:
             continue
-        found = imports.parse_state(file.text.encode("latin-1", "replace"))
-        said = imports.parse_import(more[file.name].text.encode("latin-1", "replace")
-                                    if file.name in more else b"")
-        if found.state is None:
-            odd.append(f"{file.path}: {next(iter(found.bad.values()), 'it is empty')}")
-        elif said.is_deactivated:
-            inactive.append(_target(file))
-        elif found.state not in imports.CONNECTED:
-            away.append((file, found))
-        elif any(state == "EVICTED" for _, state in found.history):
-            evicted.append((file, found))
-    for file, found in away[:_MOST_SHOWN]:
-        checks.append(_away(file, found, _whole_import(root, more.get(file.name))))
+        parsed = imports.parse_state(file.text.encode("latin-1", "replace"))
+        import_data = imports.parse_import(more[file.name].text.encode("latin-1", "replace")
+                                           if file.name in more else b"")
+        if parsed.state is None:
+            odd.append(f"{file.path}: {next(iter(parsed.bad.values()), 'it is empty')}")
+        elif import_data.is_deactivated:
+            inactive.append(_get_target_name(file))
+        elif parsed.state not in imports.CONNECTED:
+            away.append((file, parsed))
+        elif any(state == "EVICTED" for _, state in parsed.history):
+            evicted.append((file, parsed))
+    for file, parsed in away[:_MOST_SHOWN]:
+        checks.append(_check_away(file, parsed, _read_whole_import(root, more.get(file.name))))
     if len(away) > _MOST_SHOWN:
         checks.append(Check(PROBLEM, "connections", f"{len(away) - _MOST_SHOWN:,} more are not "
                                                 f"connected"))
-    for file, found in evicted[:_MOST_SHOWN]:
-        times = [when for when, state in found.history if state == "EVICTED"]
-        checks.append(Check(NOTE, f"target {_target(file)}", (
-            f"{found.state} now; it evicted this node {_times(len(times))}, last at "
-            f"{_when(times[-1])}"), "iostats events --local"))
+    for file, parsed in evicted[:_MOST_SHOWN]:
+        times = [when for when, state in parsed.history if state == "EVICTED"]
+        checks.append(Check(NOTE, f"target {_get_target_name(file)}", (
+            f"{parsed.state} now; it evicted this node {_count_times(len(times))}, last at "
+            f"{_format_time(times[-1])}"), "iostats events --local"))
     if len(evicted) > _MOST_SHOWN:
         checks.append(Check(NOTE, "connections", (
             f"{len(evicted) - _MOST_SHOWN:,} more have evicted this node")))
@@ -81,37 +83,37 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
         shown = ", ".join(inactive[:_MOST_SHOWN])
         checks.append(Check(NOTE, "connections", f"deactivated by an administrator: {shown}" + (
             f" and {len(inactive) - _MOST_SHOWN:,} more" if len(inactive) > _MOST_SHOWN else "")))
-    checks += [Check(NOTE, "connections", one) for one in odd[:_MOST_SHOWN]]
+    checks += [Check(NOTE, "connections", problem) for problem in odd[:_MOST_SHOWN]]
     well = len(states) - len(refused) - len(away) - len(inactive) - len(odd)
     if not away and well:
-        checks.append(Check(OK, "connections", f"{_targets_are(well)} connected (FULL or IDLE)"))
+        checks.append(Check(OK, "connections", f"{_count_targets(well)} connected (FULL or IDLE)"))
     return checks
 
 
-def _away(file: File, found: imports.State, said: Import | None) -> Check:
-    parts = [_MEANING.get(found.state or "", "no connection")]
-    parts += [_steps(found.history)] if found.history else []
-    if said is not None and said.attempts:
-        parts.append(f"{said.attempts:,} tries since the mount")
-    if said is not None and said.timeouts:
-        parts.append(f"{said.timeouts:,} requests timed out")
-    nid = said.nid if said is not None else None
+def _check_away(file: File, parsed: imports.State, import_data: Import | None) -> Check:
+    parts = [_MEANING.get(parsed.state or "", "no connection")]
+    parts += [_describe_states(parsed.history)] if parsed.history else []
+    if import_data is not None and import_data.attempts:
+        parts.append(f"{import_data.attempts:,} tries since the mount")
+    if import_data is not None and import_data.timeouts:
+        parts.append(f"{import_data.timeouts:,} requests timed out")
+    nid = import_data.nid if import_data is not None else None
     if nid:
         parts.append(f"its storage server is {nid}")
     # What is under way ends by itself.
-    is_under_way = found.state in ("REPLAY", "REPLAY_LOCKS", "REPLAY_WAIT", "RECOVER", "EVICTED")
-    return Check(NOTE if is_under_way else PROBLEM, f"target {_target(file)}",
-                 f"{found.state}: " + "; ".join(parts),
-                 "" if is_under_way else f"lctl ping {quoted(nid)}" if nid else
-                 f"lctl get_param {file.path.split('/')[-3]}.{quoted(file.name)}.import")
+    is_under_way = parsed.state in ("REPLAY", "REPLAY_LOCKS", "REPLAY_WAIT", "RECOVER", "EVICTED")
+    return Check(NOTE if is_under_way else PROBLEM, f"target {_get_target_name(file)}",
+                 f"{parsed.state}: " + "; ".join(parts),
+                 "" if is_under_way else f"lctl ping {quote_path(nid)}" if nid else
+                 f"lctl get_param {file.path.split('/')[-3]}.{quote_path(file.name)}.import")
 
 
-def _steps(history: Sequence[tuple[int, str]]) -> str:
+def _describe_states(history: Sequence[tuple[int, str]]) -> str:
     """
-    The latest of a history, tries to connect as one.
+    The latest states of a history, with repeated connection attempts as one.
 
     >>> os.environ["TZ"] = "UTC"; time.tzset()
-    >>> _steps([(23, "FULL"), (37, "DISCONN"), (37, "CONNECTING"), (41, "DISCONN")])
+    >>> _describe_states([(23, "FULL"), (37, "DISCONN"), (37, "CONNECTING"), (41, "DISCONN")])
     '1970-01-01 00:00:23 FULL, 00:00:37 DISCONN, 1 try until 00:00:41'
     """
     steps: list[tuple[int, str, int]] = []              # (when, state, tries until then)
@@ -125,7 +127,7 @@ def _steps(history: Sequence[tuple[int, str]]) -> str:
             steps.append((when, state, 0))
     shown, last_day = [], ""
     for when, state, tries in steps[-_MOST_STEPS:]:
-        day, _, clock = _when(when).partition(" ")
+        day, _, clock = _format_time(when).partition(" ")
         at = clock if day == last_day else f"{day} {clock}"
         last_day = day
         shown.append(f"{tries} {'try' if tries == 1 else 'tries'} until {at}" if state == "tries"
@@ -133,20 +135,20 @@ def _steps(history: Sequence[tuple[int, str]]) -> str:
     return ", ".join(shown)
 
 
-def _when(seconds: int) -> str:
+def _format_time(seconds: int) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
     except (OverflowError, OSError, ValueError):
         return f"{seconds} -"
 
 
-def _target(file: File) -> str:
+def _get_target_name(file: File) -> str:
     file_system, target, _ = stats.split_target_name(file.name) or (file.name, "", "")
     return f"{file_system}-{target}"
 
 
-def _whole_import(root: str, file: File | None) -> Import | None:
-    """All that an `import` says; what the snapshot has of it where only the reader may read it."""
+def _read_whole_import(root: str, file: File | None) -> Import | None:
+    """The full text of an `import`; the part in the snapshot if only the reader may read it."""
     if file is None or file.errno:
         return None
     try:
@@ -156,9 +158,9 @@ def _whole_import(root: str, file: File | None) -> Import | None:
     return imports.parse_import(text.encode("latin-1", "replace"))
 
 
-def _targets_are(count: int) -> str:
+def _count_targets(count: int) -> str:
     return "1 target is" if count == 1 else f"{count:,} targets are"
 
 
-def _times(count: int) -> str:
+def _count_times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"

@@ -4,7 +4,7 @@ etcd, as a blocking client that any number of threads may use.
     etcd = from_config(site.load())
     etcd.put(etcd.key("agents"), b"{}")
     key_values, revision = etcd.range(etcd.below("instances"))
-    won, _, _ = etcd.txn([absent(key)], [putting(key, b"me", lease)])
+    won, _, _ = etcd.txn([compare_absent(key)], [make_put(key, b"me", lease)])
     for news in etcd.follow(etcd.key("agents"), stop): ...
 
 A key that ends in "/" stands for all keys below it (answers.py).
@@ -18,11 +18,10 @@ What the JSON gateway is: https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/
 from __future__ import annotations
 
 import os
-import stat
 from urllib.parse import quote, unquote
 
 from iostats.base.errors import ConfigError
-from iostats.base.private_files import read_text
+from iostats.base.private_files import find_unsafe_mode, read_text
 from iostats.etcd import answers
 from iostats.etcd.answers import (
     Compare,
@@ -31,12 +30,12 @@ from iostats.etcd.answers import (
     KeyValue,
     Operation,
     OutcomeUnknown,
-    absent,
-    created,
-    deleting,
-    getting,
-    modified,
-    putting,
+    compare_absent,
+    compare_created,
+    compare_modified,
+    make_delete,
+    make_get,
+    make_put,
     value_is,
 )
 from iostats.etcd.follow import Away, Back, Changes, Loaded, Stop, follow
@@ -44,14 +43,34 @@ from iostats.etcd.members import Members
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any, Optional, Union
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Optional, Union
 
+    from iostats.base.config import Config
     from iostats.etcd.follow import News
 
-__all__ = ["Away", "Back", "Changes", "Compare", "Etcd", "EtcdAway", "EtcdRefused", "KeyValue",
-           "Loaded", "Operation", "OutcomeUnknown", "Stop", "absent", "created", "deleting",
-           "from_config", "getting", "modified", "putting", "value_is"]
+__all__ = [
+    "Away",
+    "Back",
+    "Changes",
+    "Compare",
+    "Etcd",
+    "EtcdAway",
+    "EtcdRefused",
+    "KeyValue",
+    "Loaded",
+    "Operation",
+    "OutcomeUnknown",
+    "Stop",
+    "compare_absent",
+    "compare_created",
+    "compare_modified",
+    "from_config",
+    "make_delete",
+    "make_get",
+    "make_put",
+    "value_is",
+]
 
 PAGE = 1000                          # keys of one answer
 LONGEST_PREFIX = 100
@@ -64,54 +83,56 @@ class Etcd:
     `endpoints`: URLs, http or https; the member that answered last is asked first.  A member that
     does not answer within `timeout_s` is passed by; where some do and none can decide, such as
     before a new leader is elected, they are asked again for twice as long.  `ca`, `cert`, `key`:
-    files (PEM).  `say`: is told when another member is asked from now on.  `prefix`: what all of
+    files (PEM).  `emit`: called when another member is asked from now on.  `prefix`: what all of
     key() and below() begin with.
     """
 
     def __init__(self, endpoints: Sequence[str], *, user: str = "", password: str = "",
                  ca: str = "", cert: str = "", key: str = "", timeout_s: float = 2.0,
-                 say: Callable[[str], object] = lambda text: None, prefix: str = "") -> None:
-        self.members = Members(endpoints, user, password, ca, cert, key, timeout_s, say)
+                 emit: Callable[[str], object] = lambda text: None, prefix: str = "") -> None:
+        self.members = Members(endpoints, user, password, ca, cert, key, timeout_s, emit)
         self.prefix = prefix
 
     def key(self, *parts: str) -> str:
-        """/PREFIX/a/b of "a", "b"; what a key cannot have in a part is written as %2F."""
+        """Return the key /PREFIX/a/b for "a", "b"; special characters are quoted (%2F)."""
         return "/" + "/".join([self.prefix, *(quote(part, safe="") for part in parts)])
 
     def below(self, *parts: str) -> str:
-        """/PREFIX/a/: all keys below that of `parts`."""
+        """Return /PREFIX/a/, the prefix of all keys below `parts`."""
         return self.key(*parts) + "/"
 
     @staticmethod
     def last_part(key: str) -> str:
-        """The last of the parts that `key` was made of."""
+        """Return the last part of a key."""
         return unquote(key.rpartition("/")[2])
 
     def get(self, key: str) -> Optional[KeyValue]:
         """The KeyValue of `key`, or None where there is none."""
-        found = answers.key_values(self.members.call("kv/range", answers.key_range(key)))
-        return found[0] if found else None
+        pairs = answers.parse_key_values(self.members.call("kv/range", answers.make_key_range(key)))
+        return pairs[0] if pairs else None
 
     def range(self, prefix: str) -> tuple[list[KeyValue], int]:
-        """(all KeyValues below `prefix`, in their order; the revision that all of it is of)."""
-        return self._range(prefix, {})
+        """
+        Return (all KeyValues below `prefix`, in order, and the revision at which they were read).
+        """
+        return self._read_range(prefix, {})
 
     def keys(self, prefix: str) -> list[str]:
         """The names of all keys below `prefix`, in their order."""
-        return [found.key for found in self._range(prefix, {"keys_only": True})[0]]
+        return [pair.key for pair in self._read_range(prefix, {"keys_only": True})[0]]
 
-    def _range(self, prefix: str, how: dict[str, Any]) -> tuple[list[KeyValue], int]:
-        body: dict[str, Any] = {**answers.key_range(prefix), "limit": PAGE, **how}
+    def _read_range(self, prefix: str, how: dict[str, object]) -> tuple[list[KeyValue], int]:
+        body: dict[str, object] = {**answers.make_key_range(prefix), "limit": PAGE, **how}
         for _ in range(5):
             try:
                 answer = self.members.call("kv/range", body)
-                revision, found = answers.revision_of(answer), answers.key_values(answer)
-                while answer.get("more") and found:
-                    after = answers.key_range(found[-1].key + "\0")["key"]
+                revision, pairs = answers.parse_revision(answer), answers.parse_key_values(answer)
+                while answer.get("more") and pairs:
+                    after = answers.make_key_range(pairs[-1].key + "\0")["key"]
                     answer = self.members.call("kv/range", {**body, "key": after,
                                                             "revision": str(revision)})
-                    found += answers.key_values(answer)
-                return found, revision
+                    pairs += answers.parse_key_values(answer)
+                return pairs, revision
             except EtcdRefused as error:
                 if error.code != answers.OUT_OF_RANGE:      # else it was compacted between pages
                     raise
@@ -124,41 +145,42 @@ class Etcd:
         Where no answer comes it is put at the next member again, so it may be put twice: for keys
         that have one writer, or whose value is the same from each.
         """
-        return answers.revision_of(
+        return answers.parse_revision(
             self.members.call("kv/put", answers.put_request(key, value, lease)))
 
     def delete(self, key: str) -> int:
-        """Delete `key`, or all below it; how many there were, as far as the last try saw."""
-        return answers.number(self.members.call("kv/deleterange", answers.key_range(key)),
-                              "deleted")
+        """Delete `key`, or all keys below it; return their number, as far as the last try shows it.
+        """
+        return answers.get_number(self.members.call("kv/deleterange", answers.make_key_range(key)),
+                                  "deleted")
 
     def txn(self, compares: Sequence[Compare], then: Sequence[Operation],
             otherwise: Sequence[Operation] = (), again: bool = False,
             ) -> tuple[bool, list[Union[list[KeyValue], int, None]], int]:
-        """
-        Do `then` where all of `compares` hold, else `otherwise`, at one revision: it is never
-        half seen.
+        """Do `then` if all of `compares` hold, else `otherwise`, as one atomic transaction.
 
         (whether they held, what each operation gave: KeyValues of getting, a count of deleting,
         None of putting, the revision).  OutcomeUnknown where it was sent and no answer came;
         with `again` it is asked of the next member then, and its compares may see its own doing.
         """
-        answer = self.members.call("kv/txn", answers.txn_request(compares, then, otherwise), again)
+        answer = self.members.call("kv/txn", answers.make_txn_request(compares, then, otherwise),
+                                   again)
         return (answer.get("succeeded") is True,
-                [answers.response(one) for one in answers.members(answer, "responses")],
-                answers.revision_of(answer))
+                [answers.parse_operation_answer(response)
+                 for response in answers.get_objects(answer, "responses")],
+                answers.parse_revision(answer))
 
     def grant(self, ttl_s: int) -> int:
-        """A new lease, which is over `ttl_s` seconds after it was last kept alive."""
-        return answers.number(self.members.call("lease/grant", {"TTL": str(ttl_s)}), "ID")
+        """Create a lease, which expires `ttl_s` seconds after its last renewal."""
+        return answers.get_number(self.members.call("lease/grant", {"TTL": str(ttl_s)}), "ID")
 
     def keep_alive(self, lease: int) -> int:
-        """Begin the time of `lease` anew; the seconds that it has from now, 0: it is gone."""
+        """Renew `lease` and return its remaining seconds; 0 if it has expired."""
         answer = self.members.call("lease/keepalive", {"ID": str(lease)})
-        return max(0, answers.number(answers.member(answer, "result"), "TTL"))
+        return max(0, answers.get_number(answers.get_object(answer, "result"), "TTL"))
 
     def revoke(self, lease: int) -> None:
-        """End `lease`, with all its keys; one that is gone is no error."""
+        """End `lease`, with all its keys; an expired lease is no error."""
         try:
             self.members.call("lease/revoke", {"ID": str(lease)})
         except EtcdRefused as error:
@@ -168,7 +190,8 @@ class Etcd:
     def follow(self, name: str, stop: Stop,
                ask_every_s: float | None = None) -> Iterator[News]:
         """
-        What is at key `name`, or below where it ends in "/", and all that changes, until `stop`.
+        Yield the value at key `name`, or all below it where it ends in "/", and each change until
+        `stop`.
 
         First Loaded; then Changes in their order, none twice and none left out; Loaded again where
         changes were compacted before they were seen.  Away(why) when no member serves it, Back()
@@ -181,7 +204,7 @@ class Etcd:
                       self.members.timeout_s / 2 if ask_every_s is None else ask_every_s)
 
     def close(self) -> None:
-        """Close the connections that nothing uses just now."""
+        """Close the idle connections."""
         self.members.close()
 
     def __enter__(self) -> Etcd:
@@ -191,29 +214,29 @@ class Etcd:
         self.close()
 
 
-def from_config(config: Mapping[str, Any], endpoints: str | None = None, prefix: str | None = None,
-                say: Callable[[str], object] = lambda text: None, timeout_s: float = 2.0) -> Etcd:
+def from_config(config: Config, endpoints: str | None = None, prefix: str | None = None,
+                emit: Callable[[str], object] = lambda text: None, timeout_s: float = 2.0) -> Etcd:
     """
-    The Etcd of [etcd] in site.cfg; `endpoints` (URLs, comma or spaces between) and `prefix` stand
-    for those.  ConfigError.
+    Make the Etcd of [etcd] in site.cfg; `endpoints` (URLs separated by commas or spaces) and
+    `prefix` override its values.  Raises ConfigError.
     """
     urls = (endpoints.replace(",", " ").split() if endpoints is not None
-            else list(config["etcd.endpoints"]))
+            else list(config.etcd.endpoints))
     if not urls:
         raise ConfigError("no etcd is named; expected URLs such as http://mgmt1:2379 in [etcd] "
                           "endpoints of site.cfg, or with --etcd")
-    name = prefix if prefix is not None else config["etcd.prefix"]
-    user, path = config["etcd.user"], config["etcd.password_file"]
+    name = prefix if prefix is not None else config.etcd.prefix
+    user, path = config.etcd.user, config.etcd.password_file
     if bool(user) != bool(path):
         raise ConfigError("[etcd] user and [etcd] password_file go together, got "
                           f"{'user' if user else 'password_file'} alone")
-    return Etcd(urls, user=user, password=_password(path) if path else "", ca=config["etcd.ca"],
-                cert=config["etcd.cert"], key=config["etcd.key"], timeout_s=timeout_s, say=say,
-                prefix=checked_prefix(name))
+    return Etcd(urls, user=user, password=_read_password(path) if path else "", ca=config.etcd.ca,
+                cert=config.etcd.cert, key=config.etcd.key, timeout_s=timeout_s, emit=emit,
+                prefix=check_prefix(name))
 
 
-def checked_prefix(name: str) -> str:
-    """`name` where it can be the first part of keys; ConfigError."""
+def check_prefix(name: str) -> str:
+    """Return `name` where it can be the first part of keys; ConfigError."""
     name = name.strip("/")
     if not name or "/" in name or not name.isprintable() or len(name) > LONGEST_PREFIX:
         raise ConfigError(f"[etcd] prefix: expected the name of a cluster of up to "
@@ -222,13 +245,12 @@ def checked_prefix(name: str) -> str:
     return name
 
 
-def _password(path: str) -> str:
+def _read_password(path: str) -> str:
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
-            raise ConfigError(f"{path}: expected a file of mode 0600, got mode "
-                              f"{stat.S_IMODE(found.st_mode):04o}; others could have read the "
-                              f"password")
+        mode = find_unsafe_mode(os.stat(path))
+        if mode:
+            raise ConfigError(f"{path}: expected a file of mode 0600, got {mode}; others could "
+                              f"have read the password")
         password = read_text(path).encode("latin-1").decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: expected a password in UTF-8") from None

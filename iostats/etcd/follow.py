@@ -21,8 +21,8 @@ import re
 import socket
 import threading
 import time
-from collections import namedtuple
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from iostats.etcd import answers
 from iostats.etcd.answers import EtcdAway, EtcdRefused, NotEtcds
@@ -31,7 +31,7 @@ from iostats.etcd.members import MemberFailed, refuse
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Optional, Union
+    from typing import Optional, Union
 
     from iostats.etcd.answers import KeyValue
     from iostats.etcd.members import Members, Url
@@ -39,22 +39,37 @@ if TYPE_CHECKING:
 _AGAIN_S = 0.1
 _LONGEST_LINE = 256 << 20
 
-Loaded = namedtuple("Loaded", "values revision")
-Loaded.__doc__ = "All that is there: {key: bytes}, at this revision."
-Changes = namedtuple("Changes", "changes revision")
-Changes.__doc__ = "[(key, its value or None where it is gone, mod_revision), ...] in their order."
-Away = namedtuple("Away", "why")
-Away.__doc__ = "No member serves it, as the text says; what was told may be old from now on."
-Back = namedtuple("Back", "")
-Back.__doc__ = "A member serves it again; changes since then follow."
+
+class Loaded(NamedTuple):
+    """All current values: {key: bytes}, at this revision."""
+
+    values: dict[str, bytes]
+    revision: int
+
+
+class Changes(NamedTuple):
+    """Changes in their order: [(key, its value or None if it was removed, mod_revision), ...]."""
+
+    changes: list[tuple[str, bytes | None, int]]
+    revision: int
+
+
+class Away(NamedTuple):
+    """No member answers, for the reason in the text; the values received so far may be outdated."""
+
+    why: str
+
+
+class Back(NamedTuple):
+    """A member answers again; the changes since then follow."""
+
 
 if TYPE_CHECKING:
     News = Union[Loaded, Changes, Away, Back]
 
 
 class Stop(threading.Event):
-    """
-    Ends a following: set() wakes it at once, whichever thread waits for what comes.
+    """Ends a following: set() wakes it at once, in whichever thread it waits.
 
     It is for the end alone: what was ended does not go on after clear().
     """
@@ -67,66 +82,67 @@ class Stop(threading.Event):
     def set(self) -> None:
         super().set()
         with self._guard:
-            for one in self._waits:
-                _end(one)
+            for connection in self._waits:
+                _close_connection(connection)
 
     @contextmanager
-    def ends(self, one: socket.socket) -> Iterator[None]:
-        """Within it, set() ends the connection `one`: who reads from it is woken."""
+    def ends(self, connection: socket.socket) -> Iterator[None]:
+        """A context within which set() closes this connection, which wakes its reader."""
         with self._guard:
-            self._waits.append(one)
+            self._waits.append(connection)
             if self.is_set():
-                _end(one)
+                _close_connection(connection)
         try:
             yield
         finally:
             with self._guard:
-                self._waits.remove(one)
+                self._waits.remove(connection)
 
 
-def _end(one: socket.socket) -> None:
+def _close_connection(connection: socket.socket) -> None:
     try:
         # Not SSLSocket's own, which is for the thread that reads alone.
-        socket.socket.shutdown(one, socket.SHUT_RDWR)
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
         pass                            # it has ended
 
 
 class _LoadAgain(Exception):
-    """The changes since the last revision are not to be had."""
+    """The changes since the last revision are no longer available: all keys have to be read again.
+    """
 
 
 def follow(members: Members, name: str, stop: Stop,
            load: Callable[[str], tuple[list[KeyValue], int]],
            ask_every_s: float) -> Iterator[News]:
-    """See client.Etcd.follow; `load`: its range."""
-    seen: Optional[_State] = None
+    """Follow keys as described at client.Etcd.follow; `load`: its range."""
+    state: Optional[_State] = None
     is_away = False
     while not stop.is_set():
         try:
-            now, loaded = _state(members, name), None
-            if seen is None or _is_another(seen, now):
-                found, revision = load(name)
+            now, loaded = _query_state(members, name), None
+            if state is None or _is_another(state, now):
+                pairs, revision = load(name)
                 now = _State(revision, now.cluster)
-                loaded = Loaded({one.key: one.value for one in found}, revision)
+                loaded = Loaded({pair.key: pair.value for pair in pairs}, revision)
             else:
-                now = seen
+                now = state
             stream = _open(members, name, now.revision + 1)
             try:
                 if is_away:
                     is_away = False
                     yield Back()
-                seen = now
+                state = now
                 if loaded:
                     yield loaded
                 with stop.ends(stream.socket):
-                    for changes in _changes(members, name, stream, seen, stop, ask_every_s):
-                        seen = _State(changes.revision, seen.cluster)
+                    for changes in _watch_changes(members, name, stream, state, stop, ask_every_s):
+                        state = _State(changes.revision, state.cluster)
                         yield changes
             finally:
                 stream.close()
         except _LoadAgain:
-            seen = None
+            state = None
         except MemberFailed:
             stop.wait(_AGAIN_S)
         except (EtcdAway, EtcdRefused) as error:
@@ -136,64 +152,66 @@ def follow(members: Members, name: str, stop: Stop,
             stop.wait(members.timeout_s / 4)
 
 
-_State = namedtuple("_State", "revision cluster")
+class _State(NamedTuple):
+    revision: int
+    cluster: str
 
 
-def _state(members: Members, name: str, url: Optional[Url] = None) -> _State:
-    """The _State by a read that needs the leader; `url`: of this member."""
-    body = {**answers.key_range(name), "count_only": True}
+def _query_state(members: Members, name: str, url: Optional[Url] = None) -> _State:
+    """Read the _State with a query that the leader answers; `url`: of this member."""
+    body = {**answers.make_key_range(name), "count_only": True}
     answer = members.ask(url, "kv/range", body) if url else members.call("kv/range", body)
-    return _State(answers.revision_of(answer),
-                  str(answers.member(answer, "header").get("cluster_id", "")))
+    return _State(answers.parse_revision(answer),
+                  str(answers.get_object(answer, "header").get("cluster_id", "")))
 
 
-def _is_another(seen: _State, now: _State) -> bool:
-    """Whether this is not the etcd that was seen, or one that forgot what was seen."""
-    return bool(now.revision < seen.revision or now.cluster != seen.cluster)
+def _is_another(before: _State, now: _State) -> bool:
+    """Whether this is another etcd than before, or one that lost data."""
+    return bool(now.revision < before.revision or now.cluster != before.cluster)
 
 
-def _changes(members: Members, name: str, stream: _Stream, seen: _State,
-             stop: Stop, ask_every_s: float) -> Iterator[Changes]:
-    """What comes on `stream`; MemberFailed when it is over, _LoadAgain."""
+def _watch_changes(members: Members, name: str, stream: _Stream, state: _State,
+                   stop: Stop, ask_every_s: float) -> Iterator[Changes]:
+    """Yield the changes that arrive on `stream`; MemberFailed at its end, _LoadAgain."""
     while not stop.is_set():
         line = stream.line(ask_every_s)
         if line is None:
             try:
-                now = _state(members, name, stream.url)
+                now = _query_state(members, name, stream.url)
             except MemberFailed:
                 members.pass_by(stream.url)
                 raise
-            if _is_another(seen, now):
+            if _is_another(state, now):
                 raise _LoadAgain
             continue
-        result = _result(line)
+        result = _parse_watch_line(line)
         if result.get("canceled"):
-            raise _canceled(result)
-        found = [one for one in _understood_changes(result) if one[2] > seen.revision]
-        if found:
-            seen = _State(found[-1][2], seen.cluster)
-            yield Changes(found, seen.revision)
+            raise _explain_canceled(result)
+        news = [change for change in _parse_changes(result) if change[2] > state.revision]
+        if news:
+            state = _State(news[-1][2], state.cluster)
+            yield Changes(news, state.revision)
 
 
 def _open(members: Members, name: str, first_revision: int) -> _Stream:
-    """A watch that has begun; EtcdAway, EtcdRefused, _LoadAgain."""
+    """Open a watch; EtcdAway, EtcdRefused, _LoadAgain."""
     failed: dict[Url, MemberFailed] = {}
-    for url in members.in_order():
+    for url in members.sort_by_answer():
         for _ in range(2):
             try:
-                stream = _Stream(members, url, {**answers.key_range(name),
+                stream = _Stream(members, url, {**answers.make_key_range(name),
                                                 "start_revision": str(first_revision)})
-                members.answered(url, failed)
+                members.note_answer(url, failed)
                 return stream
             except MemberFailed as failure:
                 failed[url] = failure
                 if not failure.may_soon:
                     break
                 try:
-                    _state(members, name, url)              # which gets a new token
+                    _query_state(members, name, url)              # which gets a new token
                 except MemberFailed:
                     break
-    raise members.away(failed)
+    raise members.make_error(failed)
 
 
 class _Stream:
@@ -205,7 +223,7 @@ class _Stream:
         socket: of its connection.
     """
 
-    def __init__(self, members: Members, url: Url, create: dict[str, Any]) -> None:
+    def __init__(self, members: Members, url: Url, create: dict[str, object]) -> None:
         self.url, self._within_s = url, members.timeout_s
         self._read = b""
         headers = {"Host": url.text.partition("//")[2], **members.headers(members.token(url))}
@@ -231,21 +249,21 @@ class _Stream:
     def _begin(self) -> None:
         ends = time.monotonic() + self._within_s
         while b"\r\n\r\n" not in self._read:
-            self._more(ends)
+            self._receive_more(ends)
         head, _, self._read = self._read.partition(b"\r\n\r\n")
-        found = re.match(rb"HTTP/1\.[01] ([0-9]{3}) ", head)
-        if not found:
+        match = re.match(rb"HTTP/1\.[01] ([0-9]{3}) ", head)
+        if not match:
             raise MemberFailed(f"expected an answer of HTTP, got {head[:60]!r}")
-        while b"\n" not in self._read and found[1] == b"200":
-            self._more(ends)
+        while b"\n" not in self._read and match[1] == b"200":
+            self._receive_more(ends)
         line = self.line(0.001)
-        if found[1] != b"200":
-            raise MemberFailed(f"no watch: HTTP status {found[1].decode()}")
-        result = _result(line or b"")
+        if match[1] != b"200":
+            raise MemberFailed(f"no watch: HTTP status {match[1].decode()}")
+        result = _parse_watch_line(line or b"")
         if result.get("canceled"):
-            raise _canceled(result)
+            raise _explain_canceled(result)
 
-    def _more(self, ends: float) -> None:
+    def _receive_more(self, ends: float) -> None:
         if time.monotonic() > ends or not self._receive(self._within_s):
             raise MemberFailed(f"no watch within {self._within_s:g} s")
 
@@ -276,37 +294,37 @@ class _Stream:
         self._connection.close()
 
 
-def _result(line: bytes) -> dict[str, Any]:
-    """`result` of a line of a watch; MemberFailed, EtcdRefused."""
+def _parse_watch_line(line: bytes) -> dict[str, object]:
+    """Return `result` of a line of a watch; MemberFailed, EtcdRefused."""
     try:
-        answer = answers.decoded(line)
+        answer = answers.parse_answer(line)
         if "error" in answer:
-            code, text = answers.error_of(answer)
+            code, text = answers.parse_error(answer)
             refuse(code, text)
             raise MemberFailed(text or "the watch ended", may_soon=True)
-        return answers.member(answer, "result")
+        return answers.get_object(answer, "result")
     except NotEtcds as error:
         raise MemberFailed(str(error)) from None
 
 
-def _understood_changes(result: dict[str, Any]) -> list[tuple[str, bytes | None, int]]:
+def _parse_changes(result: dict[str, object]) -> list[tuple[str, bytes | None, int]]:
     try:
-        return answers.changes(result)
+        return answers.parse_changes(result)
     except NotEtcds as error:
         raise MemberFailed(str(error)) from None
 
 
-def _canceled(result: dict[str, Any]) -> Exception:
+def _explain_canceled(result: dict[str, object]) -> Exception:
     if result.get("compact_revision"):
         return _LoadAgain()
     return MemberFailed(f"no watch: {str(result.get('cancel_reason') or 'it was cancelled')[:200]}",
                         may_soon=True)
 
 
-def _notice_dead_peers(one: socket.socket, within_s: float) -> None:
-    """The kernel ends a connection whose other side is gone without a word."""
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+def _notice_dead_peers(connection: socket.socket, within_s: float) -> None:
+    """The kernel ends a connection whose peer no longer answers."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
-            one.setsockopt(socket.IPPROTO_TCP, getattr(socket, name),
-                           max(value, int(within_s * value / 2)))
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name),
+                                  max(value, int(within_s * value / 2)))

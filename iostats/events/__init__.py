@@ -1,18 +1,17 @@
 """
-What went wrong on this machine: events, from the kernel's log and the files of /proc and /sys.
+Events on this machine, from the kernel's log and the files of /proc and /sys.
 
-It knows nothing of jobs, of messages or of who asks.  `kinds` and `event` say what an event is;
-`sources/` has what it is learnt from, one file each; `folding` makes one event of many lines,
-`joining` one of what two sources say; `gather.Gathering` does it all for one machine:
+It does not depend on jobs, messages or commands.  `kinds` and `event` define an event; `sources/`
+reads events from files, a module each; `log_grouping` makes one event of many lines of the log,
+`joining` one of two sources' reports; `gather.Gathering` does it all for one machine:
 
     gathering = Gathering(root, config, node, boot_id, state_path, roles=("server",))
-    found = gathering.look()         Look(events, dropped, status, more): events new or grown
-    ...                              keep them: on a disk, or in a message that was taken
-    gathering.told()                 not before: writes the state, from which a restart goes on
-    gathering.fileno()               of the kernel's log, for select(); -1 where there is none
-    gathering.read_log()             between two looks, when it can be read: the ring does not wait
+    result = gathering.scan()        ScanResult(events, dropped, status, more): events new or grown
+    ...                              store them: on a disk, or in a message that was accepted
+    gathering.acknowledge()          not before: writes the state, with which a restart continues
+    gathering.fileno()               of the kernel's log, for select(); -1 without a log
+    gathering.read_log()             between two scans, when it is readable: old lines are dropped
 
 Standard library only.
-Pure: kinds, event, target_history, import_changes, pieces, fold, remembered, windows, folding,
-joining, wall_clock.
+Pure: kinds, event, import_changes, grouping_state, log_grouping, joining, wall_clock.
 """

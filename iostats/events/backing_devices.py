@@ -18,13 +18,13 @@ import re
 import time
 
 from iostats.base.private_files import read_text
+from iostats.lustre.capacity import OSD_KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _PLACES = ("sys/fs/lustre", "proc/fs/lustre")
-_KINDS = ("osd-ldiskfs", "osd-zfs", "osd-wbcfs")
 _REREAD_S = 60.0
 _DEEPEST = 4                        # dm on md on multipath on disks
 _JOURNAL = re.compile(r"(.+)-\d+")          # the thread jbd2/dm-3-8 of a device's journal
@@ -40,7 +40,7 @@ class BackingDevices:
         self._targets: dict[str, str] = {}          # device or pool -> target, "" for several
         self._read_at: float | None = None
 
-    def target_of(self, device: str) -> str:
+    def find_target(self, device: str) -> str:
         """
         The target on a device ("dm-3", "sdb1", the journal "dm-3-8", the path "8:16") or in a ZFS
         pool; "" if that is unknown.
@@ -48,14 +48,14 @@ class BackingDevices:
         now = self._clock()
         if self._read_at is None or now - self._read_at >= _REREAD_S:
             self._read_at, self._targets = now, self._read()
-        return next((self._targets[name] for name in self._names_of(device)
+        return next((self._targets[name] for name in self._list_names(device)
                      if name in self._targets), "")
 
-    def _names_of(self, device: str) -> Iterator[str]:
+    def _list_names(self, device: str) -> Iterator[str]:
         """The names that a device may have in self._targets, the most exact first."""
         yield device
         if ":" in device:
-            yield os.path.basename(self._real(f"sys/dev/block/{device}"))
+            yield os.path.basename(self._resolve_path(f"sys/dev/block/{device}"))
         for pattern in (_JOURNAL, _PARTITION):
             match = pattern.fullmatch(device)
             if match:
@@ -63,17 +63,17 @@ class BackingDevices:
 
     def _read(self) -> dict[str, str]:
         targets: dict[str, str] = {}
-        for target, mounted in self._mounted():
+        for target, mounted in self._iterate_mounted():
             pool, slash, _ = mounted.partition("/")
-            names = {pool} if pool and slash else self._parts(
-                os.path.basename(self._real(mounted.lstrip("/"))), _DEEPEST)
+            names = {pool} if pool and slash else self._list_underlying_devices(
+                os.path.basename(self._resolve_path(mounted.lstrip("/"))), _DEEPEST)
             for name in names:
                 targets[name] = target if targets.get(name, target) == target else ""
         return targets
 
-    def _mounted(self) -> Iterator[tuple[str, str]]:
-        """(target, its device or ZFS dataset)."""
-        for directory in (f"{place}/{kind}" for place in _PLACES for kind in _KINDS):
+    def _iterate_mounted(self) -> Iterator[tuple[str, str]]:
+        """Yield (target, its device or ZFS dataset)."""
+        for directory in (f"{place}/{kind}" for place in _PLACES for kind in OSD_KINDS):
             try:
                 targets = os.listdir(os.path.join(self._root, directory))
             except OSError:
@@ -86,7 +86,7 @@ class BackingDevices:
                 if text:
                     yield target, text
 
-    def _parts(self, device: str, depth: int) -> set[str]:
+    def _list_underlying_devices(self, device: str, depth: int) -> set[str]:
         """The names of a device and of all devices that it is built on."""
         names = {device}
         try:
@@ -94,7 +94,7 @@ class BackingDevices:
         except OSError:
             slaves = []
         for slave in slaves if depth else ():
-            names |= self._parts(slave, depth - 1)
+            names |= self._list_underlying_devices(slave, depth - 1)
         partition = _PARTITION.fullmatch(device)
         if partition and os.path.exists(os.path.join(
                 self._root, "sys/class/block", device, "partition")):
@@ -102,5 +102,5 @@ class BackingDevices:
         controller = _CONTROLLER.match(device)
         return names | {controller[1]} if controller else names
 
-    def _real(self, path: str) -> str:
+    def _resolve_path(self, path: str) -> str:
         return os.path.realpath(os.path.join(self._root, path))

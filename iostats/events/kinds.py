@@ -1,34 +1,37 @@
 """
-The kinds of events: how severe each is, what it means, why it comes, and what to do.
+The kinds of events: severity, meaning, usual reason and remedy of each.
 
-The list is closed: what another release sends of another kind is `other` here.  docs/events.md is
-made from it.  Severities are those of lustre-collector (2004), where 2 is the first that needs a
-hand.
+The list is closed: what another release sends of another kind is `other` here.
+docs/reference/events.md is made from it.  Severities are those of lustre-collector (2004), where 2
+is the first that needs action.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 from iostats.base.errors import UsageError
+from iostats.base.named_tuple import NamedTuple
 from iostats.lustre import kernel_log, system_log
 
 INFO, WARNING, CRITICAL, FATAL = range(4)
 SEVERITIES = ("info", "warning", "critical", "fatal")
 
-Kind = namedtuple("Kind", "severity meaning cause what_to_do")
-Kind.__doc__ = """
-One kind of event.
 
-Attributes:
-    severity: 0 to 3, an index of SEVERITIES.
-    meaning: what happened.
-    cause: why it comes, as far as it is known.
-    what_to_do: by an administrator.
-"""
+class Kind(NamedTuple):
+    """One kind of event."""
+
+    severity: int       # 0 to 3, an index of SEVERITIES
+    meaning: str        # what happened
+    cause: str          # why it comes, as far as it is known
+    what_to_do: str     # by an administrator
+
 
 HEALTHY, LOG_LOST, EVENTS_DROPPED = "healthy", "log_lost", "events_dropped"
-# Of `iostats ldms run`: no storage server tells them.
+NEARLY_FULL, TARGET_FULL = "nearly_full", "target_full"
+CHANGELOG_LAG, QUOTA_FULL = "changelog_lag", "quota_full"
+NO_GRANTS, REQUESTS_WAIT, HSM_FAILED = "no_grants", "requests_wait", "hsm_failed"
+LNET_DROPS, LNET_DOWN, ROUTER_DOWN = "lnet_drops", "lnet_down", "router_down"
+LNET_RESENDS, LNET_UNHEALTHY = "lnet_resends", "lnet_unhealthy"
+# Of `iostats ldms run`: no storage server reports them.
 AGGREGATOR_DOWN, SAMPLER_DOWN = "aggregator_down", "sampler_down"
 LDMSD_RESTARTED, PRODUCERS_MOVED = "ldmsd_restarted", "producers_moved"
 DESCRIPTION_VALID, COMMAND_REFUSED = "description_valid", "command_refused"
@@ -37,7 +40,7 @@ NOT_DESCRIBED, CORRECTED, ETCD_AWAY = "not_described", "corrected", "etcd_away"
 KINDS = {
     kernel_log.EVICTED: Kind(
         CRITICAL,
-        "A storage server threw a client out.  What the client had written and not yet sent is "
+        "A storage server evicted a client.  Data that it had written and not yet sent is "
         "lost; calls under way fail with EIO or ESHUTDOWN",
         "The client did not answer: it crashed, hangs, or the network lost its messages "
         "(`silent`: no ping; `lock`: it did not give back a lock; `recovery`: it did not come back "
@@ -54,7 +57,7 @@ KINDS = {
         "Nothing"),
     kernel_log.CLIENT_RECONNECTING: Kind(
         INFO,
-        "A client that the storage server still knew connected again.  Nothing is lost",
+        "A client connected again before the storage server had dropped it.  Nothing is lost",
         "The client lost messages, or waited too long for an answer",
         "Nothing for one; from one node again and again: its network"),
     kernel_log.RECOVERY: Kind(
@@ -62,37 +65,85 @@ KINDS = {
         "A target waits for its clients after a restart, until all are back or the time is over.  "
         "Calls wait",
         "The target was started, or failed over",
-        "Wait.  Clients that do not come back are evicted at its end"),
+        "Wait.  Clients that do not reconnect are evicted at its end"),
     kernel_log.LOCK_TIMEOUT: Kind(
         WARNING, "A lock was not granted in time",
-        "Its holder is slow or gone, or the storage server is overloaded",
+        "Its holder is slow or unreachable, or the storage server is overloaded",
         "Look for an eviction at the same target; if there is none, for load"),
     kernel_log.TIMEOUTS: Kind(
         WARNING, "Requests were not answered in time, and are sent again",
-        "The storage server or the network is slow or gone",
+        "The storage server or the network is slow or unreachable",
         "Single ones: nothing.  Many: load of the storage server, errors of the network"),
+    kernel_log.CHECKSUM_ERROR: Kind(
+        WARNING,
+        "The checksum of data on a storage server differs from that on the client; the data is "
+        "sent again",
+        "Memory, a network adapter or a cable changed the data; or a program changed a mapped page "
+        "while it was sent, which is harmless (the message then names mmap)",
+        "Always the same node: its memory and network adapter.  Many nodes: those of the storage "
+        "server, and the switches between"),
     kernel_log.DATA_LOST: Kind(
-        FATAL, "A client threw away data that it had not yet written",
+        FATAL, "A client discarded data that it had not yet written",
         "It was evicted, or the target gave an error", "Write the file again"),
     kernel_log.NOT_HEALTHY: Kind(
-        CRITICAL, "A storage server says of itself, or of a target, that it is not healthy",
+        CRITICAL, "A storage server reports that it, or a target, is not healthy",
         "A disk or a target failed, a target is read-only, or a request has waited for very long",
         "`lctl get_param health_check` and the kernel's log of that server"),
     kernel_log.LBUG: Kind(
-        FATAL, "Lustre found itself in a state that cannot be; the thread, or the node, stands "
-        "still",
+        FATAL, "An assertion of Lustre failed; the thread, or the node, hangs",
         "A bug of Lustre, or damaged memory or data",
         "Keep the kernel's log, restart the machine, look for the message in jira.whamcloud.com"),
     kernel_log.TARGET_DOWN: Kind(
-        CRITICAL, "A target was stopped, or is gone from its storage server",
+        CRITICAL, "A target was stopped, or is no longer on its storage server",
         "It was unmounted or failed over; or the storage server stops",
         "Was it planned?  If not: mount it, here or on its partner"),
     kernel_log.TARGET_UP: Kind(
         INFO, "A target was started", "It was mounted, here after a failover too", "Nothing"),
+    NEARLY_FULL: Kind(
+        WARNING, "A target is nearly full: [events] full_percent of its space or inodes is used",
+        "Its files grow; if other targets have room: large files with few stripes are on it",
+        "`iostats capacity` has the forecast and the other targets; `lfs find --ost INDEX --size "
+        "+100G` finds the large files, `lfs migrate` moves them"),
+    TARGET_FULL: Kind(
+        CRITICAL,
+        "A target is full: less than a thousandth of its space, or fewer than 32 inodes, are "
+        "available.  An MDS makes no new files on such an OST; writes to files that are there, "
+        "and new files on such an MDT, fail with ENOSPC when nothing is left",
+        "Its files have grown to its size",
+        "Delete or move files: `lfs find --ost INDEX`; new files avoid a deactivated OST "
+        "(`osp.*.max_create_count=0` on the MDS)"),
+    CHANGELOG_LAG: Kind(
+        WARNING, "A program that reads an MDT's changelog is far behind: [events] "
+        "changelog_records or more are not cleared, and stay on the MDT",
+        "The program (robinhood, lustre_rsync, an HSM tool) is stopped or slow, or was removed",
+        "Start it again; one that is no longer used: `lctl --device MDT changelog_deregister ID`"),
+    QUOTA_FULL: Kind(
+        WARNING, "A user, a group or a project has used up a quota: the hard limit, or the soft "
+        "one for longer than the grace period.  Writes, or new files, fail with EDQUOT",
+        "Its files have grown to the limit",
+        "`iostats quota` has the limits; `lfs quota -u USER MOUNT` what is used on each target; "
+        "delete files, or `lfs setquota`"),
+    NO_GRANTS: Kind(
+        WARNING, "An OST has granted to its clients all the space that is available, and grants no "
+        "more: a client without a grant writes synchronously, so slowly",
+        "It is nearly full; or many clients have large grants (`osc.*.max_dirty_mb`)",
+        "`iostats capacity` has the other OSTs; move files with `lfs migrate`; on clients: "
+        "`lctl get_param osc.*.cur_grant_bytes`"),
+    REQUESTS_WAIT: Kind(
+        WARNING, "Requests wait a second or more for a thread of a storage server's service, on "
+        "average over a minute",
+        "The disks are slow or overloaded; too few threads are allowed; or an NRS policy (TBF) "
+        "holds requests back",
+        "`iostats targets --services`; `iostats top` has the jobs; `lctl get_param "
+        "*.*.*.threads_* *.*.*.nrs_policies` on it"),
+    HSM_FAILED: Kind(
+        WARNING, "Copytools failed to archive, restore or remove files",
+        "The archive can't be reached or is full, or files were changed while they were copied",
+        "The copytool's log; `lctl get_param mdt.*.hsm.actions` on the MDS has each request"),
     system_log.BACKEND_ERROR: Kind(
         CRITICAL, "The file system of a target is damaged, or its journal was aborted",
         "A disk or its controller failed, or the file system is inconsistent",
-        "Stop the target, look at its disks, run `e2fsck -fp` on its device, mount it again"),
+        "Stop the target, check its disks, run `e2fsck -fp` on its device, mount it again"),
     system_log.READ_ONLY: Kind(
         CRITICAL, "The file system of a target became read-only: writes to it fail with EROFS",
         "An error of the disks or of the file system (backend_error, disk_error just before)",
@@ -127,9 +178,36 @@ KINDS = {
     system_log.LINK_DOWN: Kind(
         CRITICAL, "A network interface lost its link", "A cable, a port or a switch; or it was "
         "switched off", "`ip link`, `ibstat`; check the port of the switch"),
+    LNET_DROPS: Kind(
+        WARNING, "LNet dropped 1 % or more of a machine's messages, and ten or more of them",
+        "The next machine on their way is down; or they were answers that came too late, after the "
+        "request was given up: load or errors of the network, or of the other side",
+        "Is another machine down (evicted, target_down)?  Else the counters of the network "
+        "adapters and switches; `lnetctl net show -v 3` and `lnetctl peer show -v 3` there have "
+        "the drops by interface and peer"),
+    LNET_DOWN: Kind(
+        WARNING, "A network interface of LNet is down; messages wait, or take another one",
+        "Its link is down (link_down), or it was switched off",
+        "`lnetctl net show`, `ip link`, `ibstat`"),
+    ROUTER_DOWN: Kind(
+        WARNING, "A router of LNet is down, as seen from this machine; the other routers are used, "
+        "if there are any",
+        "The router is down, restarts, or its network is broken",
+        "Is it up?  `lnetctl route show -v` here, `lnetctl ping` of its NID"),
+    LNET_RESENDS: Kind(
+        WARNING, "LNet resent 1 % or more as many messages as it sent, and ten or more",
+        "Tries failed or expired: errors or load of the network, of its adapters, or of the peers",
+        "`lnetctl stats show` there: local_... counts are of its own adapters, remote_... and "
+        "network_... of peers and the way to them; `lnetctl peer show -v 3` has them by peer"),
+    LNET_UNHEALTHY: Kind(
+        WARNING, "The health of an LNet interface is below its maximum: other interfaces are used, "
+        "if there are any",
+        "Messages failed or expired on it: its link, adapter or driver",
+        "`lnetctl net show -v 3` (health stats), then the adapter, its cable and switch port"),
     kernel_log.OTHER: Kind(
         WARNING, "An error of Lustre or LNet without a kind of its own",
-        "The message says it", "Search for the message; alone and once, it often means nothing"),
+        "It is described by the message",
+        "Search for the message; alone and once, it often means nothing"),
     HEALTHY: Kind(INFO, "A storage server is healthy again", "What was wrong is over", "Nothing"),
     LOG_LOST: Kind(
         WARNING, "Lines of the kernel's log were overwritten before they were read; events may "
@@ -137,8 +215,8 @@ KINDS = {
         "More was logged than its buffer holds, while no one read it",
         "A larger buffer: log_buf_len= on the kernel's command line"),
     EVENTS_DROPPED: Kind(
-        WARNING, "There were more events at once than are kept; these are only counted",
-        "A flood: one cause, many messages", "Look at the events of the same time"),
+        WARNING, "There were more events at once than are stored; these are only counted",
+        "A flood: one cause, many messages", "Check the events of the same time"),
     AGGREGATOR_DOWN: Kind(
         CRITICAL, "An aggregator of LDMS does not answer.  Its producers run on the others of its "
         "group, if there are any",
@@ -148,7 +226,7 @@ KINDS = {
         WARNING, "A sampler of LDMS does not answer, or many; their metric sets are not collected",
         "The node is down, or its ldmsd is", "Is the node up?  If so: ldmsd's log there"),
     LDMSD_RESTARTED: Kind(
-        INFO, "An ldmsd began anew, and was told all again", "It was restarted, or crashed",
+        INFO, "An ldmsd restarted, and was configured again", "It was restarted, or crashed",
         "Nothing for one; again and again: its log"),
     PRODUCERS_MOVED: Kind(
         INFO, "Producers, or metric sets, run on another aggregator than before",
@@ -173,16 +251,17 @@ KINDS = {
 CAUSES = ("", "silent", "lock", "administrator", "recovery", "unknown")
 
 
-def severity_of(text: str, what: str) -> int:
+def parse_severity(text: str, origin: str) -> int:
     """
-    The number of a severity: its name, the beginning of it, or the number; UsageError names `what`
-    it stood in.
+    The number of a severity, from its name, the beginning of that, or the number; UsageError names
+    `origin`, the option or file.
 
-    >>> [severity_of(text, "--severity") for text in ("warn", "critical", "3")]
+    >>> [parse_severity(text, "--severity") for text in ("warn", "critical", "3")]
     [1, 2, 3]
     """
     for number, name in enumerate(SEVERITIES):
         if text == str(number) or (text and name.startswith(text.lower())):
             return number
-    raise UsageError(f"{what}: expected {', '.join(SEVERITIES)} or 0 to {len(SEVERITIES) - 1}, got "
+    raise UsageError(
+        f"{origin}: expected {', '.join(SEVERITIES)} or 0 to {len(SEVERITIES) - 1}, got "
                      f"{text[:40]!r}")

@@ -1,5 +1,5 @@
 """
-What a storage server's files say at one moment, of itself and of its targets.
+One reading of a storage server's files: its own state, and that of its targets.
 
     PLACE/health_check          from 2.13 to 2.16 twice: sysfs has the word, debugfs the devices
     PLACE/KIND/NAME/FILE        KIND: obdfilter, mdt, mgs; NAME: scratch-OST0003, MGS
@@ -7,6 +7,8 @@ What a storage server's files say at one moment, of itself and of its targets.
     recovery_status             up to 2.16 in /proc; in debugfs, which is root's alone, from 2.17 on
     num_exports, instance       up to 2.12 in /proc, then in sysfs
     eviction_count              sysfs, from 2.16 on
+    mdd/NAME/changelog_users    of an MDT: lustre/changelog_users.py
+    osd-*/NAME/kbytesfree ...   the capacity of an OST or MDT: lustre/capacity.py
 
 All but those of debugfs can be read by every user (0444).  num_exports are the connections to a
 target: of clients, and of the other storage servers; up to 2.10.0 the target itself is one more.
@@ -20,9 +22,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import namedtuple
 
+from iostats.base.named_tuple import NamedTuple
 from iostats.base.private_files import read_text
+from iostats.lustre.capacity import FILES, OSD_KINDS, Capacity
+from iostats.lustre.changelog_users import parse_changelog_users
 from iostats.lustre.health_check import LBUG, NOT_HEALTHY, parse_health_check
 from iostats.lustre.paths import PLACES
 from iostats.lustre.recovery_status import parse_recovery_status
@@ -31,6 +35,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from iostats.events.sources import Place
+    from iostats.lustre.changelog_users import ChangelogUser
+    from iostats.lustre.recovery_status import RecoveryStatus
+
 KINDS = ("obdfilter", "mdt", "mgs")
 MOST_TARGETS = 100_000
 _DEBUGFS, _PROC, _SYSFS = PLACES
@@ -38,83 +46,85 @@ _DEBUGFS, _PROC, _SYSFS = PLACES
 _PLACES_OF = {"recovery_status": (_PROC, _DEBUGFS), "eviction_count": (_SYSFS,),
               "num_exports": (_SYSFS, _PROC), "instance": (_SYSFS, _PROC)}
 _LONGEST = 4096                         # of these files; recovery_status has 300
+_LONGEST_OF_CHANGELOGS = 1 << 18        # a line for each user, with its mask
 _MOST_SAID = 10
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 _OF_NAMES = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")
 
-ServerReading = namedtuple("ServerReading", "health devices targets why")
-ServerReading.__doc__ = """
-A storage server at one moment.
 
-Attributes:
-    health: as HealthCheck has it; "" where it cannot be read.
-    devices: those that are not healthy, as far as they are named.
-    targets: {"scratch-OST0003", "MGS": TargetReading}; None where their directories cannot be read.
-    why: the first few that could not be read or understood, and why.
-"""
+class ServerReading(NamedTuple):
+    """A storage server at one moment."""
 
-TargetReading = namedtuple("TargetReading", "instance recovery evictions clients")
-TargetReading.__doc__ = """
-One target; None, and "" of instance: it cannot be read, or is not there in this release.
-
-Attributes:
-    instance: how often it was started, anywhere: text of digits.
-    recovery: its RecoveryStatus.
-    evictions: exports that were evicted since it was started: eviction_count.
-    clients: connections to it: num_exports.
-"""
-
-_last: list[tuple[str, float, ServerReading]] = []
+    health: str                 # as HealthCheck has it; "" where it cannot be read
+    devices: tuple[str, ...]    # those that are not healthy, as far as they are named
+    # {"scratch-OST0003", "MGS": TargetReading}; None where their directories cannot be read
+    targets: dict[str, TargetReading] | None
+    why: tuple[str, ...]        # the first few that could not be read or understood, and why
 
 
-def reading(root: str, now: float) -> ServerReading:
+class TargetReading(NamedTuple):
+    """One target; values that cannot be read, or are missing in this release, are None or ""."""
+
+    instance: str           # how often it was started, anywhere: text of digits
+    recovery: RecoveryStatus | None
+    evictions: int | None   # exports that were evicted since it was started: eviction_count
+    clients: int | None     # connections to it: num_exports
+    capacity: Capacity | None = None  # its Capacity; None where one of the files cannot be read
+    changelog_users: dict[str, ChangelogUser] | None = None  # {name: ChangelogUser} of an MDT
+
+
+def get_server_reading(place: Place, now: float) -> ServerReading:
     """The ServerReading of the moment `now`: read once, for all sources that ask for it."""
-    if not _last or _last[0][:2] != (root, now):
-        _last[:] = [(root, now, read_server(root))]
-    return _last[0][2]
+    if "server" not in place.cache or place.cache["server"][0] != now:
+        place.cache["server"] = now, read_server(place.root)
+    server: ServerReading = place.cache["server"][1]
+    return server
 
 
 def read_server(root: str, rest: Callable[[], object] = lambda: None) -> ServerReading:
-    """A ServerReading; `rest` is called between targets.  Raises nothing for what is unreadable."""
+    """A ServerReading; `rest` is called between targets.  Unreadable files raise nothing."""
     why: list[str] = []
-    health, devices = _health(root, why)
+    health, devices = _read_health(root, why)
     targets: dict[str, TargetReading] = {}
+    backing = _list_backing_directories(root)
     for kind in KINDS:
-        found = _directories(root, kind, why)
-        if found is None:
+        directories = _list_directories(root, kind, why)
+        if directories is None:
             return ServerReading(health, devices, None, tuple(why))
-        for name in sorted(set().union(*found.values())):
+        for name in sorted(set().union(*directories.values())):
             if len(targets) >= MOST_TARGETS:
-                why.append(f"more than {MOST_TARGETS} targets; the others are not looked at")
+                why.append(f"more than {MOST_TARGETS} targets; the others are not read")
                 break
-            targets[name] = _target(root, kind, name, found, why)
+            targets[name] = _read_target(root, kind, name, directories, why)._replace(
+                capacity=_read_capacity(root, backing.get(name, ()), why),
+                changelog_users=_read_changelog_users(root, name, why) if kind == "mdt" else None)
             rest()
     return ServerReading(health, devices, targets, tuple(why[:_MOST_SAID]))
 
 
-def _health(root: str, why: list[str]) -> tuple[str, tuple[str, ...]]:
+def _read_health(root: str, why: list[str]) -> tuple[str, tuple[str, ...]]:
     healths: list[str] = []
     devices: dict[str, None] = {}
     for place in PLACES:
         path = f"{place}/health_check"
         try:
-            found = parse_health_check(read_text(os.path.join(root, path)))
+            health = parse_health_check(read_text(os.path.join(root, path)))
         except OSError as error:
             # The word is in a place that all may read; debugfs may be closed.
             if error.errno not in (*_ABSENT, errno.EACCES, errno.EPERM):
                 why.append(f"{path}: {error.strerror or error}")
             continue
-        if found.bad:
-            why.append(f"{path}: {found.bad}")
-        devices.update(dict.fromkeys(found.devices))
-        healths.append(found.health)
+        if health.bad:
+            why.append(f"{path}: {health.bad}")
+        devices.update(dict.fromkeys(health.devices))
+        healths.append(health.health)
     return next((word for word in (LBUG, NOT_HEALTHY) if word in healths),
                 max(healths, default="")), tuple(devices)
 
 
-def _directories(root: str, kind: str, why: list[str]) -> dict[str, set[str]] | None:
-    """{place: targets of a kind}; None where a directory that is there cannot be read."""
-    found: dict[str, set[str]] = {}
+def _list_directories(root: str, kind: str, why: list[str]) -> dict[str, set[str]] | None:
+    """Return {place: targets of a kind}; None if an existing directory cannot be read."""
+    names_by_place: dict[str, set[str]] = {}
     closed = ""
     for place in PLACES:
         path = f"{place}/{kind}"
@@ -125,28 +135,21 @@ def _directories(root: str, kind: str, why: list[str]) -> dict[str, set[str]] | 
             if error.errno not in _ABSENT and place != _DEBUGFS:
                 closed = closed or f"{path}: {error.strerror or error}"
             continue
-        found[place] = {name for name in names if is_target(kind, name)}
-    if closed and not any(found.values()):
+        names_by_place[place] = {name for name in names if is_target(kind, name)}
+    if closed and not any(names_by_place.values()):
         why.append(closed)
         return None
-    return found
+    return names_by_place
 
 
-def _target(root: str, kind: str, name: str, found: dict[str, set[str]],
-            why: list[str]) -> TargetReading:
+def _read_target(root: str, kind: str, name: str, names_by_place: dict[str, set[str]],
+                 why: list[str]) -> TargetReading:
     def text(file: str) -> str | None:
-        return _text(root, [f"{place}/{kind}/{name}/{file}" for place in _PLACES_OF[file]
-                            if name in found.get(place, ())], why)
+        return read_first(root, [f"{place}/{kind}/{name}/{file}" for place in _PLACES_OF[file]
+                                 if name in names_by_place.get(place, ())], why)
 
     def number(file: str) -> int | None:
-        word = text(file)
-        if word is None:
-            return None
-        word = word.strip()
-        if word.isascii() and word.isdigit() and len(word) < 12:
-            return int(word)
-        why.append(f"{name}: {file}: expected a number, got {word[:40]!r}")
-        return None
+        return parse_number(text(file), f"{name}: {file}", why)
     if kind == "mgs":
         return TargetReading("", None, number("eviction_count"), number("num_exports"))
     status = text("recovery_status")
@@ -159,14 +162,64 @@ def _target(root: str, kind: str, name: str, found: dict[str, set[str]],
                          number("eviction_count"), number("num_exports"))
 
 
-def _text(root: str, paths: Iterable[str], why: list[str]) -> str | None:
-    """The beginning of the first of these files that is there; None where none is."""
+def _list_backing_directories(root: str) -> dict[str, list[str]]:
+    """{target: its directories of the backing file system}, those of newer releases first."""
+    directories: dict[str, list[str]] = {}
+    for place in (_SYSFS, _PROC):
+        for kind in OSD_KINDS:
+            try:
+                names = os.listdir(f"{root}/{place}/{kind}")
+            except OSError:                     # also where it is closed: the capacity is unknown
+                continue
+            for name in names:
+                directories.setdefault(name, []).append(f"{place}/{kind}/{name}")
+    return directories
+
+
+def _read_capacity(root: str, directories: Iterable[str], why: list[str]) -> Capacity | None:
+    values: list[int] = []
+    for file, factor in FILES.items():
+        paths = [f"{directory}/{file}" for directory in directories]
+        value = parse_number(read_first(root, paths, why), paths[0] if paths else file, why)
+        if value is None:
+            return None
+        values.append(value * factor)
+    return Capacity(*values)
+
+
+def _read_changelog_users(root: str, mdt: str, why: list[str]) -> dict[str, ChangelogUser] | None:
+    unreadable: list[str] = []                  # in debugfs, which most users may not read
+    paths = [f"{place}/mdd/{mdt}/changelog_users" for place in (_DEBUGFS, _PROC)]
+    text = read_first(root, paths, unreadable, _LONGEST_OF_CHANGELOGS)
+    if text is None:
+        return None
+    try:
+        return parse_changelog_users(text)
+    except ValueError as error:
+        why.append(f"{mdt}: changelog_users: {error}")
+        return None
+
+
+def parse_number(text: str | None, origin: str, why: list[str]) -> int | None:
+    """The number in a file's text; `origin` names it in `why`."""
+    if text is None:
+        return None
+    word = text.strip()
+    if word.isascii() and word.isdigit() and len(word) < 16:
+        return int(word)
+    why.append(f"{origin}: expected a number, got {word[:40]!r}")
+    return None
+
+
+def read_first(root: str, paths: Iterable[str], why: list[str],
+               longest: int = _LONGEST) -> str | None:
+    """The beginning of the first of these files that exists; None if none does."""
     for path in paths:
         try:
             # A few hundred bytes of the kernel's, which come whole in one read(2).
             handle = os.open(f"{root}/{path}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                return os.read(handle, _LONGEST).decode("latin-1")
+                return os.read(handle, longest).decode("latin-1")
             finally:
                 os.close(handle)
         except OSError as error:
@@ -177,7 +230,7 @@ def _text(root: str, paths: Iterable[str], why: list[str]) -> str | None:
 
 def is_target(kind: str, name: str) -> bool:
     """
-    True for a directory that is a target's, and no other file beside them.
+    True for the directory of a target, false for other files beside it.
 
     >>> [is_target("obdfilter", "scratch-OST000f"), is_target("mdt", "num_refs")]
     [True, False]
@@ -188,11 +241,3 @@ def is_target(kind: str, name: str) -> bool:
     return (bool(file_system) and len(name) <= 64 and len(target) == 7
             and target[:3] == ("OST" if kind == "obdfilter" else "MDT")
             and all(c in "0123456789abcdef" for c in target[3:]) and not set(name) - _OF_NAMES)
-
-
-def file_system_of(target: str) -> str:
-    """
-    >>> [file_system_of(name) for name in ("my-fs-OST000f", "MGS")]
-    ['my-fs', '']
-    """
-    return target.rpartition("-")[0]

@@ -1,5 +1,5 @@
 """
-From the kernel log's clock to the wall clock.
+Converts the kernel log's clock to the wall clock.
 
 The log's clock counts from the boot, at its own pace: `dmesg -T`, which adds it to the time of the
 boot, falls behind by a second in a quarter of an hour on some machines.  So its readings are tied
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 _MOST = 16                              # anchors
 _SPACED_US = 60_000_000
 _PACE = 0.02                            # by so much one clock may be faster than the other
-_SET_S = 2.0                            # and by so much in all, before it is said to have been set
+_SET_S = 2.0                            # and by so much in all, before it counts as set
 _LARGEST_STEP_S = 60.0                  # a time in a line that is further off is another clock's
 
 
 class WallClock:
-    """Anchors, and the wall time of any reading of the log's clock."""
+    """Converts times of the log's clock to wall time, by pairs of both (anchors)."""
 
     def __init__(self, anchors: Iterable[tuple[int, float]] = ()) -> None:
-        """`anchors`: [(us since boot, s since 1970)], as .anchors of another has them."""
+        """`anchors`: [(us since boot, s since 1970)], from `anchors` of an earlier WallClock."""
         self.anchors = sorted(anchors)[-_MOST:]
         self._after: float | None = None
         self._before: float | None = None
 
     def tie(self, usec: int, wall: float) -> None:
-        """At the log's time `usec` it was `wall`."""
-        at = bisect_right([one[0] for one in self.anchors], usec)
+        """Note that the wall clock was `wall` at the log's time `usec`."""
+        at = bisect_right([anchor[0] for anchor in self.anchors], usec)
         if at and 0 <= usec - self.anchors[at - 1][0] < _SPACED_US and at > 1:
             self.anchors[at - 1] = (usec, wall)         # the later one of two that are close
         else:
@@ -44,17 +44,17 @@ class WallClock:
         if len(self.anchors) > _MOST:
             del self.anchors[1]                         # the boot stays
 
-    def lines_came(self, after: float | None, before: float | None) -> None:
-        """The lines that are now asked for came between these times; None: not known."""
+    def set_interval(self, after: float | None, before: float | None) -> None:
+        """Set the interval in which the next lines were logged; None: unknown."""
         self._after, self._before = after, before
 
-    def wall(self, usec: int, printed: int | None = None) -> float:
+    def compute_time(self, usec: int, printed: int | None = None) -> float:
         """
-        When a line of the log's time `usec` was printed, s since 1970.
+        Return when a line of the log's time `usec` was printed, s since 1970.
 
         `printed`: the whole seconds of the wall clock that the line itself shows.
         """
-        guess = best = self._between(usec)
+        guess = best = self._interpolate(usec)
         if self._before is not None and best > self._before:
             best = self._before
         if self._after is not None and best < self._after:
@@ -65,10 +65,10 @@ class WallClock:
             self.tie(usec, best)
         return best
 
-    def _between(self, usec: int) -> float:
+    def _interpolate(self, usec: int) -> float:
         if not self.anchors:
             return usec / 1e6
-        at = bisect_right([one[0] for one in self.anchors], usec)
+        at = bisect_right([anchor[0] for anchor in self.anchors], usec)
         if at == 0:
             usec_2, wall_2 = self.anchors[0]
             return max(0.0, wall_2 - (usec_2 - usec) / 1e6)

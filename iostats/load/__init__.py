@@ -1,5 +1,5 @@
 """
-Who loads the file systems: what ids did at targets -> rows at a level (levels.py), and tables.
+The load of file systems: amounts of ids at targets -> rows at a level (levels.py), and tables.
 
 The site's server, a storage server and a saved dump all give it the same lists; it asks none.
 

@@ -1,5 +1,5 @@
 """
-What an entry of job_stats amounts to: bytes, requests, metadata requests, and more on request.
+The amounts of an entry of job_stats: bytes, requests, metadata requests, and more on request.
 
 Each metric is a column of numbers, in the order of METRICS; those of MORE follow where somebody
 has asked for them: single operations, and the time that the servers took (us, of `timed` requests).
@@ -7,9 +7,10 @@ has asked for them: single operations, and the time that the servers took (us, o
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from iostats.lustre.metrics import SINGLE_OPERATIONS, is_counted_again, is_operation
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -32,49 +33,51 @@ TIMES = ("us", "timed")
 MORE = (*SINGLE_OPERATIONS, *TIMES)                 # all more that a Load may have
 
 
-def amounts_of(counters: Mapping[str, tuple[int, int | None]],
-               target: str) -> tuple[int, int, int, int]:
+def sum_amounts(counters: Mapping[str, tuple[int, int | None]],
+                target: str) -> tuple[int, int, int, int]:
     """
-    (write_bytes, read_bytes, requests, metadata) of one entry: {counter: (samples, sum or None)}.
+    Return (write_bytes, read_bytes, requests, metadata) of one entry: {counter: (samples, sum or
+    None)}.
 
-    >>> amounts_of({"read_bytes": (23, 94208), "read": (23, 4100), "open": (37, 999),
+    >>> sum_amounts({"read_bytes": (23, 94208), "read": (23, 4100), "open": (37, 999),
     ...             "rename": (3, 9), "samedir_rename": (3, 9)}, "MDT0000")
     (0, 94208, 63, 40)
     """
     operations = sum(samples for name, (samples, _) in counters.items() if is_operation(name))
-    transfers = sum(counters.get(f"{way}_bytes", counters.get(way, (0, 0)))[0]
-                    for way in ("read", "write"))
-    written, read = ((counters.get(f"{way}_bytes") or (0, 0))[1] or 0 for way in ("write", "read"))
+    transfers = sum(counters.get(f"{direction}_bytes", counters.get(direction, (0, 0)))[0]
+                    for direction in ("read", "write"))
+    written, read = ((counters.get(f"{direction}_bytes") or (0, 0))[1] or 0
+                     for direction in ("write", "read"))
     return written, read, transfers + operations, operations if is_mdt(target) else 0
 
 
-def amounts_of_client(metrics: Sequence[float]) -> list[float]:
+def convert_client(metrics: Sequence[float]) -> list[float]:
     """
-    METRICS of a client's CLIENT_METRICS.
+    The amounts of METRICS, from a client's amounts of CLIENT_METRICS.
 
-    >>> amounts_of_client([94208, 4096, 23, 1, 37, 41])
+    >>> convert_client([94208, 4096, 23, 1, 37, 41])
     [4096, 94208, 102, 41]
     """
     read, written, reads, writes, of_osts, of_mdts = metrics
     return [written, read, reads + writes + of_osts + of_mdts, of_mdts]
 
 
-def more_amounts_of(counters: Mapping[str, tuple[int, int | None]]) -> list[int]:
-    """MORE of the same; a sum that is not of bytes is of microseconds."""
+def sum_more_amounts(counters: Mapping[str, tuple[int, int | None]]) -> list[int]:
+    """Sum the MORE amounts of the counters; a sum that is not of bytes is of microseconds."""
     times = [(samples, total) for name, (samples, total) in counters.items()
              if total is not None and not name.endswith("_bytes") and not is_counted_again(name)]
     return [*(counters.get(name, (0, None))[0] for name in SINGLE_OPERATIONS),
             sum(total for _, total in times), sum(samples for samples, _ in times)]
 
 
-def columns_of(show: Sequence[str]) -> tuple[str, ...]:
+def list_columns(show: Sequence[str]) -> tuple[str, ...]:
     """
-    Which columns of MORE are needed to show these.
+    The columns of MORE that are needed to show these.
 
-    >>> columns_of(("open", "latency"))
+    >>> list_columns(("open", "latency"))
     ('open', 'us', 'timed')
     """
-    return tuple(one for name in show for one in (TIMES if name == LATENCY else (name,)))
+    return tuple(column for name in show for column in (TIMES if name == LATENCY else (name,)))
 
 
 def is_mdt(target: str) -> bool:
@@ -82,6 +85,6 @@ def is_mdt(target: str) -> bool:
     return target.startswith("MDT")
 
 
-def share(part: float, whole: float) -> float | None:
-    """`part` of `whole`, 0 to 1; None where there is nothing to have a part of."""
+def compute_share(part: float, whole: float) -> float | None:
+    """Return `part` of `whole`, 0 to 1; None if the whole is 0."""
     return part / whole if whole else None

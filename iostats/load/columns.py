@@ -8,37 +8,36 @@ from __future__ import annotations
 
 import re
 
-from iostats.base.text import cut, padded, width_of
+from iostats.base.text import cut, measure_width, pad
 from iostats.load.amounts import METRICS, SORT
 
 _GAPS = ("  ", " ")           # between columns: where there is room, and where there is not
 
 
 class TextColumn:
-    """Cells from the heading to the last row; `least` is None for what must not be cut."""
+    """A column's heading and cells; `least`: its smallest width, None if it must not be cut."""
 
     def __init__(self, title: str, cells: list[str], least: int | None = None, right: bool = True,
                  metric: str | None = None) -> None:
         self.title, self.cells, self.least, self.right = title, cells, least, right
         self.metric = metric
-        self.width = self.natural = max(map(width_of, (title, *cells)))
+        self.width = self.natural = max(map(measure_width, (title, *cells)))
 
-    def padded(self, place: int, last: bool = False) -> str:
+    def pad(self, place: int, last: bool = False) -> str:
         text = self.title if place < 0 else self.cells[place]
         text = cut(text, self.width)
-        return text if last and not self.right else padded(text, self.width, self.right)
+        return text if last and not self.right else pad(text, self.width, self.right)
 
 
-def fitted(columns: list[TextColumn], width: int | None, sort: str) -> str:
+def fit_columns(columns: list[TextColumn], width: int | None, sort: str) -> str:
     """
-    What stands between columns, after they were narrowed, and taken away, until a line has `width`
-    characters.
+    Narrow columns, and remove some, until a line has `width` characters; the text between columns.
     """
     if width is None:
         return _GAPS[0]
     while True:
         for gap in _GAPS:
-            if _line(columns, gap) <= width:
+            if _compute_line_width(columns, gap) <= width:
                 return gap
         can_be_cut = [(column.width - column.least, -place) for place, column in enumerate(columns)
                       if column.least is not None and column.width > column.least]
@@ -61,25 +60,25 @@ def fitted(columns: list[TextColumn], width: int | None, sort: str) -> str:
             return gap
 
 
-def drawn(columns: list[TextColumn], gap: str) -> list[str]:
+def draw_column(columns: list[TextColumn], gap: str) -> list[str]:
     """The heading, and a line for each cell of a column."""
-    return [gap.join(column.padded(place, column is columns[-1]) for column in columns).rstrip()
+    return [gap.join(column.pad(place, column is columns[-1]) for column in columns).rstrip()
             for place in range(-1, len(columns[0].cells))]
 
 
-def _line(columns: list[TextColumn], gap: str) -> int:
+def _compute_line_width(columns: list[TextColumn], gap: str) -> int:
     return sum(column.width for column in columns) + len(gap) * (len(columns) - 1)
 
 
-def wrapped(text: str, width: int | None) -> list[str]:
+def wrap_text(text: str, width: int | None) -> list[str]:
     """Lines of at most `width` places; words that are longer are cut."""
     if width is None:
         return [text]
-    found, line = [], ""
+    lines, line = [], ""
     for word in re.split(r" ", text):
-        if line and width_of(line) + 1 + width_of(word) > width:
-            found.append(line)
+        if line and measure_width(line) + 1 + measure_width(word) > width:
+            lines.append(line)
             line = "  " + word if width > 20 else word
         else:
             line = f"{line} {word}" if line else word
-    return [cut(one, width) for one in (*found, line)]
+    return [cut(text, width) for text in (*lines, line)]

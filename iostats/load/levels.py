@@ -1,23 +1,64 @@
 """
 The levels at which a load is shown: by job, user, compute node, storage server, target ...
 
-LEVELS is the one list of them: `iostats top --by` and its keys, `iostats query`, what the site's
-server takes for `load` and `query`, the columns of the tables, the help texts and the documents
+LEVELS is the only list of them: `iostats top --by` and its keys, `iostats query`, the params of
+`load` and `query` at the site's server, the columns of the tables, the help texts and the documents
 read it.  To add a level, add a row.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections import namedtuple
+from typing import TYPE_CHECKING
 
-from iostats.base.node_list import expanded
-from iostats.base.units import count_text, share_text
-from iostats.load.cells import ago, names_text
+from iostats.base.errors import one_line
+from iostats.base.named_tuple import NamedTuple
+from iostats.base.node_list import expand_node_list
+from iostats.base.units import describe_duration, format_count, format_share
+from iostats.load.answer import get_names
+from iostats.lustre.nids import find_lnet
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from iostats.base.ids import Nid, NodeName
     from iostats.base.job_facts import Facts
+    from iostats.load.answer import Row
+
+_NAMELESS = {True: "(not known)", False: "(no job)"}
+
+
+def get_name(row: Row, member: str, labels: Mapping[str, str]) -> str:
+    """The row's name, by its `member`: "job", "user", "file_system" ..."""
+    name = get_names(row)[member]
+    if member == "file_system":
+        return get_label(name or "", labels)
+    if name is None:
+        return _NAMELESS[row["is_job"]]
+    return name or ("(empty)" if member == "job" else "(not known)")
+
+
+def get_label(file_system: str, labels: Mapping[str, str]) -> str:
+    """The site's name for a file system, or its own."""
+    return one_line(labels.get(file_system, file_system)) or "-"
+
+
+def format_age(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{describe_duration(seconds)} ago"
+
+
+def join_names(names: Sequence[str] | None, limit: int = 3) -> str:
+    """
+    Up to `limit` names, and the number of the others.
+
+    >>> join_names(["4711", "4713", "4715", "4717", "4719"])
+    '4711 4713 4715 +2'
+    """
+    if not names:
+        return "-"
+    more = len(names) - limit
+    return " ".join(names[:limit]) + (f" +{more}" if more > 0 else "")
+
 
 RATES, TOTALS, GAINS = "rates", "totals", "gains"   # GAINS: it is not known how long it took
 BOTH = "totals and rates"
@@ -27,62 +68,57 @@ IDS, TARGETS, CLIENTS = "ids", "targets", "clients"
 # Over what it is added up.
 ONE_TARGET, FILE_SYSTEM, EVERYTHING = "one target", "file system", "everything"
 
-Detail = namedtuple("Detail", "title text least is_in_top", defaults=(None, True))
-Detail.__doc__ = """
-A column after the numbers; it is left out where no row has anything to show in it.
 
-Attributes:
-    title: the heading.
-    text: the text of a row's cell, of the row.
-    least: characters that it may be narrowed to; None for a number, which is never cut.
-    is_in_top: False for a column that `query` alone has.
-"""
+class Detail(NamedTuple):
+    """A column after the numbers; omitted if it is empty in all rows."""
 
-Query = namedtuple("Query", "letter word kind help has_details has_targets",
-                   defaults=(False, False))
-Query.__doc__ = """
-What `iostats query` shows at a level.
-
-Attributes:
-    letter, word: either of them asks for it.
-    kind: TOTALS, RATES (of the last sweep) or BOTH.
-    help: what it prints.
-    has_details: each row has all its counters, and notes on what may be missing (of jobs alone).
-    has_targets: the part of each target's requests that came under ids of no job is shown as well.
-"""
+    title: str                  # the heading
+    text: Callable[[Row], str]  # the text of a row's cell, of the row
+    # characters that it may be narrowed to; None for a number, which is never cut
+    least: int | None = None
+    is_in_top: bool = True      # False for a column that `query` alone has
 
 
-class Level(namedtuple(
-        "Level", "name title words rows_of over group key option help member split details "
-                 "needs_batch_system is_in_top queries client_group least",
-        defaults=("", "", "", "", None, (), False, True, (), None, 8))):
-    """
-    One level.
+class Query(NamedTuple):
+    """The `iostats query` of a level."""
 
-    Attributes:
-        name: in the params of `load`.
-        title: the heading of its column.
-        words: what stands after "by", in the title of a table and in `top --help`.
-        rows_of: IDS, TARGETS or CLIENTS.
-        over: ONE_TARGET, FILE_SYSTEM or EVERYTHING.
-        group: the name of the row to which something belongs; None where that is not known.  With
-            IDS of (job, its Facts or None), with TARGETS of (file system, target, storage server);
-            None with CLIENTS.
-        key: that chooses it in a live `top`; "" for none.
-        option: as in `top --by`, where it is not `name`; that stays accepted.
-        help: what `top --help` says of it in brackets.
-        member: of a row in JSON, that has the row's name, where that is not `name`.
-        split: where a group stands for several rows, which have equal parts of it: group -> [name].
-        details: [Detail].
-        needs_batch_system: it cannot be made from job_stats alone.
-        is_in_top: False for one of `query` alone.
-        queries: [Query].
-        client_group: the name of the row to which a client belongs, of (NID, node).  With IDS: file
-            systems of which clients are known are shown by them; None where that says nothing.
-        least: characters that the names of its rows may be narrowed to.
-    """
+    # letter, word: either of them asks for it
+    letter: str
+    word: str
+    kind: str   # TOTALS, RATES (of the last sweep) or BOTH
+    help: str   # what it prints
+    # each row has all its counters, and notes on what may be missing (of jobs alone)
+    has_details: bool = False
+    # the part of each target's requests that came under ids of no job is shown as well
+    has_targets: bool = False
 
-    __slots__ = ()
+
+class Level(NamedTuple):
+    """One level."""
+
+    name: str               # in the params of `load`
+    title: str              # the heading of its column
+    words: str              # what stands after "by", in the title of a table and in `top --help`
+    rows_of: str            # IDS, TARGETS or CLIENTS
+    over: str               # ONE_TARGET, FILE_SYSTEM or EVERYTHING
+    # the name of the row to which something belongs; None where that is not known.  With IDS of
+    # (job, its Facts or None), with TARGETS of (file system, target, storage server); None with
+    # CLIENTS.
+    group: Callable[..., str | None] | None
+    key: str = ""           # that chooses it in a live `top`; "" for none
+    option: str = ""        # as in `top --by`, where it is not `name`; that stays accepted
+    help: str = ""          # what `top --help` says of it in brackets
+    member: str = ""        # of a row in JSON, that has the row's name, where that is not `name`
+    # where a group stands for several rows, which have equal parts of it: group -> [name]
+    split: Callable[[str | None], list[str | None]] | None = None
+    details: tuple[Detail, ...] = ()
+    needs_batch_system: bool = False  # it cannot be made from job_stats alone
+    is_in_top: bool = True  # False for one of `query` alone
+    queries: tuple[Query, ...] = ()
+    # the name of the row to which a client belongs, of (NID, node).  With IDS: file systems of
+    # which clients are known are shown by them; None where that says nothing.
+    client_group: Callable[[Nid, NodeName], str] | None = None
+    least: int = 8          # characters that the names of its rows may be narrowed to
 
     @property
     def row_member(self) -> str:
@@ -91,46 +127,59 @@ class Level(namedtuple(
 
     @property
     def option_name(self) -> str:
-        """What `top --by` calls it."""
+        """The level's name in `top --by`."""
         return str(self.option or self.name)
 
     @property
     def is_of_jobs(self) -> bool:
-        """True where each row is one job, or an id of no job."""
+        """True if each row is one job, or an id of no job."""
         return self.row_member == "job"
 
 
-_JOBS = Detail("JOBS", lambda row: count_text(row["jobs"]))
-_TARGETS = Detail("TARGETS", lambda row: count_text(row["targets"]))
+_JOBS = Detail("JOBS", lambda row: format_count(row["jobs"]))
+_TARGETS = Detail("TARGETS", lambda row: format_count(row["targets"]))
 _STORAGE_SERVER = Detail("OSS/MDS", lambda row: row["server"], 6)
-_JOBS_ON_IT = Detail("JOB", lambda row: names_text(row["job_names"]), 8)
-_USERS_ON_IT = Detail("USER", lambda row: names_text(row["users"]), 6)
-_NO_JOB = Detail("NO JOB", lambda row: share_text(row["no_job_share"]))
-_SWEPT = Detail("SWEPT", lambda row: ago(row.get("age_s")))
-_OF_JOBS = (Detail("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8),
+_JOBS_ON_IT = Detail("JOB", lambda row: join_names(row["job_names"]), 8)
+_USERS_ON_IT = Detail("USER", lambda row: join_names(row["users"]), 6)
+_NO_JOB = Detail("NO JOB", lambda row: format_share(row["no_job_share"]))
+_SWEPT = Detail("SWEPT", lambda row: format_age(row.get("age_s")))
+_OF_JOBS = (Detail("USER", lambda row: row["user"] or "" if row["is_job"] else "(no job)", 8),
             Detail("ACCOUNT", lambda row: row["account"], 6, is_in_top=False),
             Detail("NAME", lambda row: row["name"], 6),
-            Detail("NODES", lambda row: count_text(row["nodes"])), _SWEPT)
+            Detail("NODES", lambda row: format_count(row["nodes"])), _SWEPT)
 
 
-def _job(job: str, facts: Facts | None) -> str:
+# What the storage servers report of it; a local `top` has none.
+_OF_LNET = (Detail("SENT/S", lambda row: _format_rate(row.get("lnet_sent_per_s"))),
+            Detail("RECV/S", lambda row: _format_rate(row.get("lnet_received_per_s"))),
+            Detail("DROPPED/S", lambda row: _format_rate(row.get("lnet_dropped_per_s"))),
+            Detail("RESENT/S", lambda row: _format_rate(row.get("lnet_resent_per_s"))),
+            Detail("WAITING", lambda row: format_count(row.get("lnet_waiting"))),
+            Detail("CREDITS MIN", lambda row: format_count(row.get("lnet_lowest"))))
+
+
+def _format_rate(per_s: float | None) -> str:
+    return "-" if per_s is None else f"{per_s:,.1f}"
+
+
+def _format_job(job: str, facts: Facts | None) -> str:
     return job
 
 
-def nodes_of(text: str, most: int = 100_000) -> list[str]:
-    """[node] of a node list, the first of them; [] where it is none, or cannot be read."""
+def expand_nodes(text: str, limit: int = 100_000) -> list[str]:
+    """Return [node] of a node list, the first of them; [] where it is none, or cannot be read."""
     try:
-        return expanded(text)[:most]
+        return expand_node_list(text)[:limit]
     except ValueError:
         return []
 
 
-def _each_node(text: str) -> list[str | None]:
-    return [*nodes_of(text)] or [None]
+def _expand_or_all(text: str | None) -> list[str | None]:
+    return [*expand_nodes(text or "")] or [None]
 
 
 LEVELS = (
-    Level("job", "JOB", "job", IDS, FILE_SYSTEM, _job, "j", details=_OF_JOBS, queries=(
+    Level("job", "JOB", "job", IDS, FILE_SYSTEM, _format_job, "j", details=_OF_JOBS, queries=(
         Query("b", "jobs", TOTALS, "totals of each job on each file system", has_details=True),
         Query("c", "rates", RATES, "rates of each job on each file system, of the last sweep"))),
     Level("user", "USER", "user", IDS, FILE_SYSTEM,
@@ -140,7 +189,7 @@ LEVELS = (
           lambda job, facts: facts.nodes if facts else "", "n",
           help="compute nodes: what the servers count by client; where they do not, each of a "
                "job's nodes has an equal part of its load: ~",
-          split=_each_node, details=(_JOBS, _JOBS_ON_IT, _USERS_ON_IT), needs_batch_system=True,
+          split=_expand_or_all, details=(_JOBS, _JOBS_ON_IT, _USERS_ON_IT), needs_batch_system=True,
           client_group=lambda nid, node: node, least=20),
     Level("server", "OSS/MDS", "storage server", TARGETS, FILE_SYSTEM,
           lambda file_system, target, server: server, "s", option="storage-server",
@@ -153,11 +202,16 @@ LEVELS = (
           details=(_TARGETS, _JOBS, _NO_JOB, _SWEPT), queries=(
               Query("e", "file-systems", BOTH, "totals and rates of each file system",
                     has_targets=True),)),
-    Level("job-target", "JOB", "job and target", IDS, ONE_TARGET, _job, member="job",
+    Level("lnet", "LNET", "LNet network", CLIENTS, FILE_SYSTEM, None, "L",
+          help="networks of clients, where storage servers count by client",
+          details=(Detail("CLIENTS", lambda row: format_count(row["clients"])), *_OF_LNET),
+          client_group=lambda nid, node: find_lnet(nid) or "(not known)"),
+    Level("job-target", "JOB", "job and target", IDS, ONE_TARGET, _format_job, member="job",
           details=_OF_JOBS, is_in_top=False, queries=(
               Query("a", "targets", TOTALS, "totals of each job on each target",
                     has_details=True, has_targets=True),)),
-    Level("job-summed", "JOB", "job, file systems together", IDS, EVERYTHING, _job, member="job",
+    Level("job-summed", "JOB", "job, file systems together", IDS, EVERYTHING, _format_job,
+          member="job",
           details=_OF_JOBS, is_in_top=False, queries=(
               Query("d", "rates-summed", RATES, "rates of each job, all file systems together"),)),
     Level("client", "CLIENT", "client", CLIENTS, FILE_SYSTEM, None,
@@ -172,7 +226,7 @@ QUERIES = tuple(sorted(query for level in LEVELS for query in level.queries))
 QUERY_WORDS = (*(query.letter for query in QUERIES), *(query.word for query in QUERIES))
 
 
-def named(name: str) -> Level:
+def find_level(name: str) -> Level:
     """The Level of this name; KeyError."""
     for level in LEVELS:
         if level.name == name:
@@ -180,7 +234,7 @@ def named(name: str) -> Level:
     raise KeyError(name)
 
 
-def query_of(word: str) -> tuple[Level, Query]:
+def find_query(word: str) -> tuple[Level, Query]:
     """The Level and the Query of a letter or a word; KeyError."""
     for level in LEVELS:
         for query in level.queries:
@@ -191,25 +245,23 @@ def query_of(word: str) -> tuple[Level, Query]:
 
 # -- for help texts and documents --------------------------------------------------------------
 
-def by_help(indent: int, width: int = 79) -> str:
-    """
-    The levels of `top --by` as its help has them, with the lines after the first one indented.
-    """
+def format_levels(indent: int, width: int = 79) -> str:
+    """The levels of `top --by` for its help; lines after the first one are indented."""
     texts = [level.option_name + (f" ({level.help})" if level.help else "") for level in OF_TOP]
     lines = textwrap.wrap(", ".join(texts[:-1]) + f" or {texts[-1]} (default: {OF_TOP[0].name})",
                           width - indent, break_on_hyphens=False)
     return f"\n{' ' * indent}".join(lines)
 
 
-def keys_help(indent: int, width: int = 79) -> str:
-    """The keys of a live `top`, and what they choose: as `by_help`, with the keys in front."""
+def format_keys_help(indent: int, width: int = 79) -> str:
+    """The keys of a live `top` and their levels: as `format_levels`, with the keys in front."""
     having = [level for level in OF_TOP if level.key]
     lines = textwrap.wrap(f"by {', '.join(level.words for level in having)}", width - indent)
     keys = " ".join(level.key for level in having)
     return f"{keys:<{indent - 2}}" + f"\n{' ' * indent}".join(lines)
 
 
-def with_targets() -> str:
+def list_target_letters() -> str:
     """The letters of `query` that show each target as well: "a and e"."""
     return " and ".join(query.letter for query in QUERIES if query.has_targets)
 

@@ -1,5 +1,5 @@
 """
-What Lustre prints, and where it stands: each form of a counter file, and what its counters mean.
+Lustre's files: their paths, their formats, and the meaning of their counters.
 
 It knows nothing of jobs, nodes or messages; what a file shows decides, never a release's number.
 

@@ -20,22 +20,23 @@ obd_sysfs.c 2.15.8, 2.16.1.
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 
 from iostats.base.errors import one_line
+from iostats.base.named_tuple import NamedTuple
 
 HEALTHY, NOT_HEALTHY, LBUG = "healthy", "NOT HEALTHY", "LBUG"
 MOST_DEVICES = 100
 
-HealthCheck = namedtuple("HealthCheck", "health devices bad")
-HealthCheck.__doc__ = """
-What health_check says.
 
-Attributes:
-    health: HEALTHY, NOT_HEALTHY or LBUG; "" where it says nothing, as the file of debugfs does.
-    devices: those that are not healthy, as far as they are named: up to MOST_DEVICES.
-    bad: what was expected and what was there; "" where all was understood.
-"""
+class HealthCheck(NamedTuple):
+    """The contents of health_check."""
+
+    # HEALTHY, NOT_HEALTHY or LBUG; "" where it says nothing, as the file of debugfs does
+    health: str
+    # those that are not healthy, as far as they are named: up to MOST_DEVICES
+    devices: tuple[str, ...]
+    bad: str    # what was expected and what was there; "" where all was understood
+
 
 _DEVICE = re.compile(r"device (\S{1,128}) reported unhealthy")
 
@@ -50,10 +51,10 @@ def parse_health_check(text: str) -> HealthCheck:
     health, bad = "", ""
     devices: dict[str, None] = {}
     for line in map(str.strip, text[:1 << 16].split("\n")):
-        found = _DEVICE.fullmatch(line)
-        if found:
+        match = _DEVICE.fullmatch(line)
+        if match:
             if len(devices) < MOST_DEVICES:
-                devices[one_line(found[1])] = None
+                devices[one_line(match[1])] = None
         elif line in (HEALTHY, NOT_HEALTHY, LBUG):
             health = LBUG if LBUG in (line, health) else line
         elif line:

@@ -9,8 +9,8 @@ PLACE is /proc/fs/lustre up to 2.16, where every user may read them, and debugfs
 lockdown gives it to no one from 2.17 on.  The file `timeouts` beside them has estimates of service
 times; how many requests timed out stands in `import`.
 
-Of `import` the lines that change with what happens are kept, 150 of 2,500 bytes, since a start
-keeps those of all targets.  Nothing here is understood, and nothing sent to a server by reading.
+Of `import` only the lines that change with events are stored, 150 of 2,500 bytes, since a start
+stores those of all targets.  Nothing here is understood, and nothing sent to a server by reading.
 
 Source: lproc_osc.c, lproc_mdc.c; lprocfs_import_seq_show(), lprocfs_timeouts_seq_show(),
 lustre/obdclass/lprocfs_status.c; 2.5.3 to 2.17.0.
@@ -22,7 +22,7 @@ import os
 from errno import ENODEV, ENOENT
 
 from iostats.lustre import stats
-from iostats.lustre.paths import ABSENT, File, directories, of_file_systems
+from iostats.lustre.paths import ABSENT, File, list_directories, select_file_systems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 STATE, IMPORT = "state", "import"               # the sources of the Files
 _LONGEST = 1 << 16                              # one read: a file has 600 or 3,000 bytes
-# What is kept of `import`: from the first word to the second one.
+# The stored parts of `import`: from the first word to the second one.
 _KEPT = (("    import_flags: ", "\n    connection:", "import:\n"),
          ("       connection_attempts: ", "\n       in-progress", "\n    connection:\n"),
          ("       timeouts: ", "\n", "\n    rpcs:\n"))
@@ -38,25 +38,26 @@ _KEPT = (("    import_flags: ", "\n    connection:", "import:\n"),
 
 def read(root: str, only: Sequence[str] = ()) -> list[File]:
     """
-    [File] of both for each target, by name; one that may not be read has its errno.
+    Return [File] of both for each target, by name; one that may not be read has its errno.
 
     `only`: as of paths.read_all().
     """
-    found: list[File] = []
+    files: list[File] = []
     for kind in ("osc", "mdc"):
         refused: dict[str, int] = {}
-        seen: dict[str, str] = {}                   # name -> where its `state` is
+        path_of: dict[str, str] = {}                   # name -> where its `state` is
         listed: set[str] = set()
         hidden = 0
-        for directory, names, code in directories(root, kind):
+        for directory, names, code in list_directories(root, kind):
             hidden = hidden or code or 0
-            for name in of_file_systems(names, kind, only):
-                if name in seen or (name not in listed and stats.split_target_name(name) is None):
+            for name in select_file_systems(names, kind, only):
+                if name in path_of or (name not in listed
+                                       and stats.split_target_name(name) is None):
                     continue
                 listed.add(name)
                 path = f"{directory}/{name}/{STATE}"
                 try:
-                    text = _text(f"{root}/{path}")
+                    text = _read_text(f"{root}/{path}")
                 except OSError as error:
                     if error.errno == ENODEV:
                         refused[name] = 0           # there is no import now
@@ -65,25 +66,26 @@ def read(root: str, only: Sequence[str] = ()) -> list[File]:
                     elif error.errno == ENOENT and os.path.exists(f"{root}/{directory}/{name}"):
                         break                       # of this release, they are in another place
                     continue
-                seen[name] = path
-                found.append(File(STATE, name, path, 0, text))
+                path_of[name] = path
+                files.append(File(STATE, name, path, 0, text))
                 path = f"{directory}/{name}/{IMPORT}"
                 try:
-                    found.append(File(IMPORT, name, path, 0, shortened(_text(f"{root}/{path}"))))
+                    files.append(File(IMPORT, name, path, 0,
+                                      shorten_import(_read_text(f"{root}/{path}"))))
                 except OSError as error:
-                    found.append(File(IMPORT, name, "-", error.errno or 0, ""))
-        for name in listed.difference(seen):
+                    files.append(File(IMPORT, name, "-", error.errno or 0, ""))
+        for name in listed.difference(path_of):
             code = refused.get(name, hidden)
             if code:
-                found += [File(STATE, name, "-", code, ""), File(IMPORT, name, "-", code, "")]
-    return sorted(found, key=lambda one: one[:2])
+                files += [File(STATE, name, "-", code, ""), File(IMPORT, name, "-", code, "")]
+    return sorted(files, key=lambda file: file[:2])
 
 
-def shortened(text: str) -> str:
+def shorten_import(text: str) -> str:
     """
-    What is kept of an `import`; all of it, where it is of another form.
+    Return the part of an `import` file that is stored; all of an unexpected format.
 
-    >>> shortened("import:\\n    import_flags: [ a ]\\n    connection:\\n       nid: b\\n"
+    >>> shorten_import("import:\\n    import_flags: [ a ]\\n    connection:\\n       nid: b\\n"
     ...           "       connection_attempts: 23\\n       generation: 3\\n"
     ...           "       in-progress_invalidations: 0\\n    rpcs:\\n       timeouts: 7\\n")[-31:]
     ' 3\\n    rpcs:\\n       timeouts: 7'
@@ -99,7 +101,7 @@ def shortened(text: str) -> str:
     return "".join(parts)
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     # Neither a pipe nor a device is waited for: it may be another tree than the kernel's.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:

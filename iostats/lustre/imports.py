@@ -35,50 +35,50 @@ ptlrpc_import_state_name(), lustre/include/lustre_import.h; 2.5 to 2.17.
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 
 from iostats.base.errors import one_line
+from iostats.base.named_tuple import NamedTuple
 
-State = namedtuple("State", "state history bad")
-State.__doc__ = """
-What a `state` file says.
 
-Attributes:
-    state: the state now; None where the line is missing or has a word that is no state.
-    history: [(s since 1970, state)], oldest first: at most 16, and 16 may be less than a minute.
-    bad: {line number: what was expected and what was there}.
-"""
+class State(NamedTuple):
+    """The contents of a `state` file."""
 
-Import = namedtuple("Import", "name target state is_deactivated failover_nids nid nids attempts "
-                              "generation invalidations idle_s timeouts bad")
-Import.__doc__ = """
-What an `import` file says.  What is not printed, or not understood, is None.
+    # the state now; None where the line is missing or has a word that is no state
+    state: str | None
+    # [(s since 1970, state)], oldest first: at most 16, and 16 may be less than a minute
+    history: list[tuple[int, str]]
+    bad: dict[int | str, str]   # {line number: what was expected and what was there}
 
-Attributes:
-    name: scratch-OST0003-osc-ffff9a3c5d1e0800.
-    target: scratch-OST0003.
-    state: one of STATES.
-    is_deactivated: an administrator took it out of use; its state may still be FULL.
-    failover_nids: NIDs of the storage servers that may have the target; None or a list.
-    nid: of the storage server it talks to; "" while there is none.
-    nids: {NID: NidTries}; empty up to 2.15.
-    attempts: connections tried since the mount.
-    generation: more each time its requests were given up, as by an eviction or a deactivation.
-    invalidations: under way now.
-    idle_s: since the last reply, s.
-    timeouts: requests that timed out since the mount.
-    bad: {key, or line number: what was expected and what was there}.
-"""
 
-NidTries = namedtuple("NidTries", "connects replied is_up_to_date tried_s_ago")
-NidTries.__doc__ = """
-Connections to one NID.
+class Import(NamedTuple):
+    """The contents of an `import` file; None for values that are missing or not understood."""
 
-Attributes:
-    connects, replied: how many were tried, and answered.
-    is_up_to_date: that its last try came back with an answer.
-    tried_s_ago: s; None for never.
-"""
+    name: str | None             # scratch-OST0003-osc-ffff9a3c5d1e0800
+    target: str | None           # scratch-OST0003
+    state: str | None            # one of STATES
+    is_deactivated: bool | None  # an administrator took it out of use; its state may still be FULL
+    # NIDs of the storage servers that may have the target; None or a list
+    failover_nids: list[str] | None
+    nid: str | None              # of the storage server it talks to; "" while there is none
+    nids: dict[str, NidTries]    # {NID: NidTries}; empty up to 2.15
+    attempts: int | None         # connections tried since the mount
+    # more each time its requests were given up, as by an eviction or a deactivation
+    generation: int | None
+    invalidations: int | None    # under way now
+    idle_s: int | None           # since the last reply, s
+    timeouts: int | None         # requests that timed out since the mount
+    bad: dict[int | str, str]    # {key, or line number: what was expected and what was there}
+
+
+class NidTries(NamedTuple):
+    """Connections to one NID."""
+
+    # connects, replied: how many were tried, and answered
+    connects: int
+    replied: int
+    is_up_to_date: bool         # that its last try came back with an answer
+    tried_s_ago: int | None     # s; None for never
+
 
 STATES = ("CLOSED", "NEW", "DISCONN", "CONNECTING", "REPLAY", "REPLAY_LOCKS", "REPLAY_WAIT",
           "RECOVER", "FULL", "EVICTED", "IDLE")
@@ -107,7 +107,7 @@ def parse_state(data: bytes) -> State:
     """
     state, history = None, []
     bad: dict[int | str, str] = {}
-    for number, line in enumerate(_lines(data), 1):
+    for number, line in enumerate(_split_lines(data), 1):
         entry = _ENTRY.fullmatch(line)
         if entry and entry[2] in STATES:
             history.append((int(entry[1]), entry[2]))
@@ -130,20 +130,20 @@ def parse_import(data: bytes) -> Import:
     nids: dict[str, NidTries] = {}
     bad: dict[int | str, str] = {}
     section = ""
-    for number, line in enumerate(_lines(data), 1):
+    for number, line in enumerate(_split_lines(data), 1):
         key = _KEY.fullmatch(line)
         if key and len(key[1]) <= 4:
             section = key[2]
             values.setdefault(section, key[3] or "")
         elif key:
             values.setdefault(f"{section}.{key[2]}", key[3] or "")
-        elif not _nid_line(line, nids) and line.strip() not in ("", "import:"):
+        elif not _parse_nid_line(line, nids) and line.strip() not in ("", "import:"):
             _note(bad, number, '"KEY: VALUE" or "NID": { connects: ... }', line)
 
     def whole(name: str, form: re.Pattern[str] = _WHOLE) -> int | None:
-        return _number(values, f"connection.{name}" if "." not in name else name, form, bad)
-    flags = _listed(values, "import_flags", bad)
-    name, target, nid = (_word(values, key, bad) for key in (
+        return _parse_number(values, f"connection.{name}" if "." not in name else name, form, bad)
+    flags = _parse_list(values, "import_flags", bad)
+    name, target, nid = (_parse_word(values, key, bad) for key in (
         "name", "target", "connection.current_connection"))
     state: str | None = values.get("state", "")
     if state not in STATES:
@@ -153,59 +153,59 @@ def parse_import(data: bytes) -> Import:
     return Import(
         name, target and target.removesuffix("_UUID"), state,
         None if flags is None else bool({"deactive", "IMPF_DEACTIVE"} & set(flags)),
-        _listed(values, "connection.failover_nids", bad), "" if nid == "<none>" else nid, nids,
+        _parse_list(values, "connection.failover_nids", bad), "" if nid == "<none>" else nid, nids,
         whole("connection_attempts"), whole("generation"), whole("in-progress_invalidations"),
         whole("idle", _SECONDS), whole("rpcs.timeouts"), bad)
 
 
-def _lines(data: bytes) -> list[str]:
+def _split_lines(data: bytes) -> list[str]:
     return data[:_LONGEST].decode("utf-8", "replace").split("\n")
 
 
-def _nid_line(line: str, nids: dict[str, NidTries]) -> bool:
-    """Whether this is a line of nids_stats; it is put into `nids`."""
-    found = _NID_LINE.fullmatch(line)
-    if found and len(nids) < _MOST_NIDS:
-        ago = None if found[5] == "never" else int(found[5])
-        nids[one_line(found[1])] = NidTries(int(found[2]), int(found[3]),
-                                            found[4] in ("true", "uptodate"), ago)
-    return found is not None
+def _parse_nid_line(line: str, nids: dict[str, NidTries]) -> bool:
+    """Parse a line of nids_stats into `nids`; False for another line."""
+    match = _NID_LINE.fullmatch(line)
+    if match and len(nids) < _MOST_NIDS:
+        ago = None if match[5] == "never" else int(match[5])
+        nids[one_line(match[1])] = NidTries(int(match[2]), int(match[3]),
+                                            match[4] in ("true", "uptodate"), ago)
+    return match is not None
 
 
-def _word(values: dict[str, str], key: str, bad: dict[int | str, str]) -> str | None:
-    """One word, or one in quotes; None where the key is missing."""
+def _parse_word(values: dict[str, str], key: str, bad: dict[int | str, str]) -> str | None:
+    """Parse one word, or one in quotes; None if the key is missing."""
     if key not in values:
         return None
-    found = _WORD.fullmatch(values[key].rstrip())
-    if found is None:
+    match = _WORD.fullmatch(values[key].rstrip())
+    if match is None:
         _note(bad, key, "one word", values[key])
-    return one_line(found[1]) if found else None
+    return one_line(match[1]) if match else None
 
 
-def _listed(values: dict[str, str], key: str, bad: dict[int | str, str]) -> list[str] | None:
-    """The words of `[ a, b ]`, without their quotes; None where the key is missing."""
+def _parse_list(values: dict[str, str], key: str, bad: dict[int | str, str]) -> list[str] | None:
+    """Parse the words of `[ a, b ]`, without their quotes; None if the key is missing."""
     text = values.get(key)
     if text is None:
         return None
     inside = text.strip()
     words = inside[1:-1].split(",") if inside[:1] == "[" and inside[-1:] == "]" else [""]
-    found = [_WORD.fullmatch(word.strip()) for word in words[:_MOST_NIDS]]
+    matches = [_WORD.fullmatch(word.strip()) for word in words[:_MOST_NIDS]]
     if inside[1:-1].strip() == "" and inside.startswith("[") and inside.endswith("]"):
         return []
-    if not all(found):
+    if not all(matches):
         _note(bad, key, '"[ WORD, WORD ]"', text)
         return None
-    return [one_line(one[1]) for one in found if one]
+    return [one_line(match[1]) for match in matches if match]
 
 
-def _number(values: dict[str, str], key: str, form: re.Pattern[str],
-            bad: dict[int | str, str]) -> int | None:
+def _parse_number(values: dict[str, str], key: str, form: re.Pattern[str],
+                  bad: dict[int | str, str]) -> int | None:
     text = values.get(key)
     if text is None:
         return None
-    found = form.fullmatch(text.rstrip())
-    number = int(found[1]) if found else -1
-    if found is None or not -_LARGEST <= number <= _LARGEST:
+    match = form.fullmatch(text.rstrip())
+    number = int(match[1]) if match else -1
+    if match is None or not -_LARGEST <= number <= _LARGEST:
         _note(bad, key, "a whole number below 2**63", text)
         return None
     return number

@@ -19,7 +19,7 @@ It looks like YAML and is not: up to 2.14 a large number has no blank before it 
 up to 2.15.1 ids are raw (`kworker/13:2.0`, empty, up to 2.7 even with a newline), and quotes are a
 part of them; since then, and in some vendors' releases before, the kernel puts quotes around ids
 that need them (quoted_ids.py).  snapshot_time is in whole seconds up to 2.14, and in 2.15.0 and
-2.15.1 the time since boot, in a line of another form.
+2.15.1 the time since boot, in a different line.
 What the file shows decides, never the release.  A counter at zero has a line; it is left out here.
 
 A storage server has tens of thousands of entries, of which few change between two sweeps.  So there
@@ -33,10 +33,10 @@ Source: lprocfs_jobstats_seq_show(), lustre/obdclass/lprocfs_jobstats.c, 2.5 to 
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 from itertools import groupby
 
 from iostats.base.errors import JobStatsSyntaxError, NotReadable, one_line
+from iostats.base.named_tuple import NamedTuple
 from iostats.lustre import stats
 from iostats.lustre.stats import Counter
 
@@ -44,21 +44,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-JobEntry = namedtuple("JobEntry", "job_id started_ns seen_ns counters")
-JobEntry.__doc__ = """
-One job on one target.
 
-Attributes:
-    job_id: text of up to 128 characters, unescaped; what cannot be printed is \\xHH.
-        May be empty.
-    started_ns: when the kernel made this entry, ns of the wall clock; with the id it tells one
-        life of an entry from the next.  0 where the file does not show it (up to 2.14, and
-        enable_stats_header=0) or only as time since boot (2.15.0, 2.15.1).
-    seen_ns: when the job's last request came, ns of the wall clock.  The kernel writes it before
-        the counters: that it is the same does not prove that they are.
-    counters: name -> stats.Counter of those that are not at 0.  `read_bytes` and `write_bytes`
-        are bytes in every release.
-"""
+class JobEntry(NamedTuple):
+    """One job on one target."""
+
+    # text of up to 128 characters, unescaped; what cannot be printed is \xHH. May be empty.
+    job_id: str
+    # when the kernel made this entry, ns of the wall clock; with the id it tells one life of an
+    # entry from the next.  0 where the file does not show it (up to 2.14, and
+    # enable_stats_header=0) or only as time since boot (2.15.0, 2.15.1).
+    started_ns: int
+    # when the job's last request came, ns of the wall clock.  The kernel writes it before the
+    # counters: that it is the same does not prove that they are.
+    seen_ns: int
+    # name -> stats.Counter of those that are not at 0.  `read_bytes` and `write_bytes` are bytes in
+    # every release.
+    counters: dict[str, Counter]
+
 
 LONGEST_ID = 128                   # characters; the kernel keeps 31 bytes, each at most `\xHH`
 _LONGEST_PIECE = 64 * 1024         # bytes; an MDT's entry of 2.17 has 4 kB
@@ -76,7 +78,7 @@ _TIMES = re.compile(rb"([0-8]?\d{1,9})(?:\.(\d{1,9}) secs\.nsecs)?\n"      # bel
                     rb"(?:[ \t]*start_time *: *([0-8]?\d{1,9})\.(\d{1,9}) secs\.nsecs\n)?"
                     rb"(?:[ \t]*elapsed_time *: *[\d.]{1,30} secs\.nsecs\n)?")
 # A counter that is not at 0, in the forms of the kernel.  Up to 2**64 in sumsq, which wraps; what
-# does not fit here is looked at by _unusual().
+# does not fit here is parsed by _parse_unusual_line().
 _BUSY = re.compile(
     rb"^[ \t]*(\w{1,100}): *\{ samples: *([1-9]\d{0,17}), unit: *(\w{1,20})"
     rb"(?:, min: *(\d{1,19}), max: *(\d{1,19}), sum: *(\d{1,19})"
@@ -92,17 +94,16 @@ _PARAMETER = re.compile(rb"([A-Za-z][^\s=]*)=|([A-Za-z][^\s=]*\.[^\s=]*): ")   #
 
 _COUNTER_FORM = '"<name>: { samples: <n>, unit: <unit> ... }"'
 
-# Two memories that make it fast, and never make a difference: the lines of counters at 0, which
-# are the most of a file and all alike, and what the names are as text.
+# Two caches that only save time: the lines of counters at 0, which are most of a file and
+# repeat, and the names as text.
 _at_zero: set[bytes] = set()
 _names: dict[tuple[bytes, bytes], tuple[str, str]] = {}
 _MOST_REMEMBERED = 2000            # there are some 30 in a release
 _LONGEST_REMEMBERED = 300          # bytes
 
 
-def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """
-    The bytes of one entry after the other: its `- job_id:` line and what follows.
+def split_entries(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of one entry after the other: its `- job_id:` line and the lines after it.
 
     `chunks` are the file's bytes as read(2) gives them.  What is no entry comes as a piece as
     well, so that parse() refuses it and nothing is lost in silence.  Memory is bounded whatever
@@ -110,7 +111,7 @@ def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """
     rest = b"\n"                   # from the newline before the entry at hand
     begun = too_long = False       # there is one; its beginning was given, and it did not end
-    for block in _blocks(chunks):
+    for block in _split_blocks(chunks):
         text = b"".join([rest, *block])
         at, find = 0, text.find
         first = 1 if begun and not too_long else 0         # at 0 stands the entry at hand itself
@@ -141,22 +142,22 @@ def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def dump(chunks: Iterable[bytes], origin: str = "job_stats") -> Iterator[tuple[str, bytes]]:
     """
-    (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed, also with -y or
-    -H; (parameter, b"") of a target that has none.
+    Yield (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed, also with
+    -y or -H; (parameter, b"") of a target that has none.
 
     The parameter is as lctl names it, "obdfilter.scratch-OST0000.job_stats", or "" where none
-    stands before (`lctl get_param -n`, or a file itself).  Parameters of another form in the same
+    stands before (`lctl get_param -n`, or a file itself).  Other parameters in the same
     text are passed over.  NotReadable where a target is there twice: its I/O would count twice.
     """
     first: dict[str, int] = {}
-    for (name, number), lines in groupby(_named_lines(chunks), lambda line: line[:2]):
+    for (name, number), lines in groupby(_iterate_lines(chunks), lambda line: line[:2]):
         if not name or name.endswith(".job_stats"):
             if name and first.setdefault(name, number) != number:
                 raise NotReadable(f"{origin}: expected each target once, got {name} in line "
                                   f"{first[name]} and in line {number}; put each dump into a file "
                                   f"of its own")
             piece = None
-            for piece in pieces(line for *_, line in lines):
+            for piece in split_entries(line for *_, line in lines):
                 yield name, piece
             if name and piece is None:
                 yield name, b""
@@ -168,16 +169,16 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats",
     The JobEntry of one piece.
 
     `boot_ns` is when this machine was booted, ns of the wall clock: 2.15.0 and 2.15.1 print
-    snapshot_time as time since then.  `kernel_quotes`: QuotedIds.are_kernels of its file.  Raises
-    JobStatsSyntaxError, which names `origin`, the job and the line.
+    snapshot_time as time since then.  `kernel_quotes`: QuotedIds.is_printed_by_kernel of its file.
+    Raises JobStatsSyntaxError, which names `origin`, the job and the line.
     """
-    job_id, started_ns, seen_ns, at = head_of(piece, boot_ns, origin, kernel_quotes)
+    job_id, started_ns, seen_ns, at = parse_head(piece, boot_ns, origin, kernel_quotes)
     lines = [line for line in piece[at:].split(b"\n") if line not in _at_zero]
     busy = _BUSY.findall(b"\n".join(lines))
     counters: dict[str, Counter] = {}
     known, new = _names.get, tuple.__new__
     for name, samples, unit, low, high, total, squares in busy:
-        name, unit = known((name, unit)) or named(name, unit)
+        name, unit = known((name, unit)) or name_counter(name, unit)
         # Not Counter(...), which takes twice the time.
         counter = new(Counter, (int(samples), unit, int(low), int(high), int(total),
                                 int(squares) if squares else None)
@@ -188,9 +189,9 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats",
     if len(busy) != len(lines):
         for line in lines:
             if not _BUSY.fullmatch(line):
-                _unusual(line, counters, job_id, origin)
+                _parse_unusual_line(line, counters, job_id, origin)
     for name, counter in counters.items():
-        expected = stats.impossible(counter)
+        expected = stats.find_impossible(counter)
         if expected:
             raise JobStatsSyntaxError(origin, job_id, f"{name}: {counter[:1] + counter[2:]}",
                                       expected)
@@ -199,41 +200,43 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats",
     return JobEntry(job_id, started_ns, seen_ns, counters)
 
 
-def head_of(piece: bytes, boot_ns: int, origin: str,
-            kernel_quotes: bool | None = None) -> tuple[str, int, int, int]:
+def parse_head(piece: bytes, boot_ns: int, origin: str,
+               kernel_quotes: bool | None = None) -> tuple[str, int, int, int]:
     """(id, started_ns, seen_ns, where its counters begin) of one piece, as parse() has them."""
     head = _ID.match(piece)
     times = _TIMES.match(piece, head.end()) if head else None
     if not head or not times or len(piece) > _LONGEST_PIECE:
-        raise _not_an_entry(piece, head, origin)
-    job_id = _id_of(head, kernel_quotes)
+        raise _explain_syntax(piece, head, origin)
+    job_id = _parse_quoted_id(head, kernel_quotes)
     if b"\0" in head[1]:                        # %s never prints one: it is damaged
         raise JobStatsSyntaxError(origin, "", job_id, "a job id without a NUL")
     if len(job_id) > LONGEST_ID:
         raise JobStatsSyntaxError(origin, "", job_id, f"at most {LONGEST_ID} characters of job id")
-    seen, seen_part, started, started_part = times.groups()
-    seen_ns = _ns(seen, seen_part)
-    started_ns = _ns(started, started_part) if started else 0
+    seconds, seen_part, started, started_part = times.groups()
+    seen_ns = _parse_ns(seconds, seen_part)
+    started_ns = _parse_ns(started, started_part) if started else 0
     return (job_id, started_ns if started_ns >= stats.FIRST_WALL_CLOCK_NS else 0,
             seen_ns if seen_ns >= stats.FIRST_WALL_CLOCK_NS else seen_ns + boot_ns, times.end())
 
 
-def id_of(piece: bytes, kernel_quotes: bool | None = None) -> bytes | None:
+def parse_id(piece: bytes, kernel_quotes: bool | None = None) -> bytes | None:
     """The id of one piece, as parse() has it, in UTF-8; None where it is no entry."""
     head = _ID.match(piece)
-    return (_id_of(head, kernel_quotes).encode() if head and len(piece) <= _LONGEST_PIECE
+    return (_parse_quoted_id(head, kernel_quotes).encode() if head and len(piece) <= _LONGEST_PIECE
             else None)
 
 
-def begins_in_quotes(piece: bytes) -> bool:
+def has_opening_quote(piece: bytes) -> bool:
     """True for an entry whose id begins with a quote."""
     return piece.startswith(b'"', len(_KEY) + 10)           # the kernel pads the key
 
 
-def quotes_of(piece: bytes) -> bool | None:
+def detect_quotes(piece: bytes) -> bool | None:
     """
-    What the id of one piece shows of the quotes in its file: True: they can be the kernel's; False:
-    they are not, or its time shows it without; None: nothing.
+    Whether the kernel may quote ids in the file of one piece, as far as this id shows.
+
+    True: it may; False: it does not, or the format of the times shows it already; None: the id
+    shows nothing.
     """
     head = _ID.match(piece)
     if head is None:
@@ -242,13 +245,13 @@ def quotes_of(piece: bytes) -> bool | None:
         return False
     if not _NEEDS_QUOTES.search(head[1]):
         return None
-    if _unquoted(head[1]) is None:
+    if _unquote(head[1]) is None:
         return False
     return True if _NEEDS_QUOTES.search(head[1][1:-1]) else None       # not all quote a leading @
 
 
-def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lists of chunks that together are worth cutting, and no longer than twice _BLOCK."""
+def _split_blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield lists of chunks that are long enough to be split, at most twice _BLOCK."""
     held, size = [], 0
     for chunk in chunks:
         for at in range(0, len(chunk), _BLOCK):
@@ -261,15 +264,17 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _start(text: bytes, dash: int) -> int:
-    """Where the entry begins whose `- job_id:` is not at the beginning of a line, or -1."""
+    """
+    Find the begin of the entry whose `- job_id:` is not at the beginning of a line; -1 for none.
+    """
     newline = text.rfind(b"\n", max(dash - _LONGEST_START, 0), dash)
     return newline if newline >= 0 and text[newline + 1:dash].isspace() else -1
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Line after line, each with its newline; one that is too long for an entry in parts."""
+def _iterate_text_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield each line with its newline; a line that is too long for an entry in parts."""
     rest = b""
-    for block in _blocks(chunks):
+    for block in _split_blocks(chunks):
         lines = b"".join([rest, *block]).split(b"\n")
         rest = lines.pop()
         for line in lines:
@@ -280,10 +285,10 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _named_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, int, bytes]]:
-    """(name of the parameter it belongs to, where that begins, line) of the text of lctl."""
+def _iterate_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, int, bytes]]:
+    """Yield (parameter, where its entry begins, line) of the output of lctl."""
     belongs_to, began = "", 1
-    for number, line in enumerate(_lines(chunks), 1):
+    for number, line in enumerate(_iterate_text_lines(chunks), 1):
         parameter = _PARAMETER.match(line)
         if parameter:
             name = (parameter[1] or parameter[2]).decode("latin-1")
@@ -294,13 +299,13 @@ def _named_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, int, bytes]]:
 
 
 def _is_header(text: bytes) -> bool:
-    """True where no line says anything."""
+    """True for a line without data."""
     return all(line.strip() in (b"", b"job_stats:") for line in text.split(b"\n"))
 
 
-def _id_of(head: re.Match[bytes], kernel_quotes: bool | None) -> str:
-    """The id of an _ID: without quotes and escapes where they are the kernel's."""
-    raw = _unquoted(head[1]) if kernel_quotes or _has_quoting_time(head) else None
+def _parse_quoted_id(head: re.Match[bytes], kernel_quotes: bool | None) -> str:
+    """Parse an id; quotes and escapes are removed if the kernel added them."""
+    raw = _unquote(head[1]) if kernel_quotes or _has_quoting_time(head) else None
     return _as_text(head[1] if raw is None else raw)
 
 
@@ -309,9 +314,8 @@ def _has_quoting_time(head: re.Match[bytes]) -> bool:
     return head[3] is not None and not head[2]
 
 
-def _unquoted(raw: bytes) -> bytes | None:
-    """
-    An id without quotes and escapes; None where no kernel has put them there.
+def _unquote(raw: bytes) -> bytes | None:
+    """Remove quotes and escapes from an id; None if no kernel writes such an id.
 
     These never stand around what does not need them, so no two ids of a file become one.
     """
@@ -320,7 +324,7 @@ def _unquoted(raw: bytes) -> bytes | None:
         plain = _ESCAPED.sub(b"", inner)            # there a backslash is always \xHH
         if b'"' not in plain and b"\\" not in plain and (
                 _NEEDS_QUOTES.search(inner) or inner[:1] == b"@"):
-            return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
+            return _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), inner)
     return None
 
 
@@ -335,12 +339,12 @@ def _as_text(raw: bytes) -> str:
     return one_line(raw.decode("utf-8", "backslashreplace"))
 
 
-def _ns(seconds: bytes, part: bytes | None) -> int:
+def _parse_ns(seconds: bytes, part: bytes | None) -> int:
     return int(seconds) * 1_000_000_000 + (int(part.ljust(9, b"0")) if part else 0)
 
 
-def named(name: bytes, unit: bytes) -> tuple[str, str]:
-    """(name, unit) as text, and by what they mean."""
+def name_counter(name: bytes, unit: bytes) -> tuple[str, str]:
+    """Return (name, unit) as text, corrected where old releases print other words."""
     text, measured = name.decode("ascii"), one_line(unit.decode("ascii", "backslashreplace"))
     if measured == "bytes" and text in ("read", "write"):      # OST of 2.5
         text += "_bytes"
@@ -351,14 +355,15 @@ def named(name: bytes, unit: bytes) -> tuple[str, str]:
     return text, measured
 
 
-def _unusual(line: bytes, counters: dict[str, Counter], job_id: str, origin: str) -> None:
-    """Take a line that is no counter in use, or one in an unusual form, or raise."""
-    found = _COUNTER.fullmatch(line)
-    if not found:
+def _parse_unusual_line(line: bytes, counters: dict[str, Counter], job_id: str,
+                        origin: str) -> None:
+    """Parse a line that is not in the usual form: ignore unused counters, or raise."""
+    match = _COUNTER.fullmatch(line)
+    if not match:
         if not _HEADER.fullmatch(line):        # also of a later release: `<name>: <value>`
             raise JobStatsSyntaxError(origin, job_id, line.decode("latin-1"), _COUNTER_FORM)
         return
-    pairs = [_FIELD.fullmatch(field) for field in found[2].split(b",")]
+    pairs = [_FIELD.fullmatch(field) for field in match[2].split(b",")]
     fields = {pair[1]: pair[2] for pair in pairs if pair}
     numbers = [fields.get(key, b"") for key in (b"samples", b"min", b"max", b"sum", b"sumsq")]
     if not (all(pairs) and numbers[0] and all(map(_is_number, filter(None, numbers)))
@@ -366,7 +371,7 @@ def _unusual(line: bytes, counters: dict[str, Counter], job_id: str, origin: str
         raise JobStatsSyntaxError(origin, job_id, line.decode("latin-1"), _COUNTER_FORM)
     samples, *rest = (int(number) if number else None for number in numbers)
     if samples:
-        name, unit = named(found[1], fields.get(b"unit", b""))
+        name, unit = name_counter(match[1], fields.get(b"unit", b""))
         counter = Counter(samples, unit, *rest)
         if name in counters:
             raise JobStatsSyntaxError(origin, job_id, f"{name} twice", "one line for each counter")
@@ -376,11 +381,11 @@ def _unusual(line: bytes, counters: dict[str, Counter], job_id: str, origin: str
 
 
 def _is_number(text: bytes) -> bool:
-    """True for what an unsigned 64-bit integer of the kernel looks like."""
+    """True if the text can be an unsigned 64-bit integer of the kernel."""
     return text.isdigit() and len(text) <= 20 and int(text) < 2**64
 
 
-def _not_an_entry(piece: bytes, head: re.Match[bytes] | None, origin: str) -> JobStatsSyntaxError:
+def _explain_syntax(piece: bytes, head: re.Match[bytes] | None, origin: str) -> JobStatsSyntaxError:
     """The error for a piece without id or times, or without end."""
     start = piece[:200].decode("latin-1")
     if len(piece) > _LONGEST_PIECE:

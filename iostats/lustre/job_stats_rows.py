@@ -2,7 +2,7 @@
 Many entries of `job_stats`, as rows of numbers: what parse() says, in a third of its time.
 
     rows = Rows(boot_ns)
-    for piece in job_stats.pieces(chunks):
+    for piece in job_stats.split_entries(chunks):
         form, row = rows.read(piece, path)              or JobStatsSyntaxError
 
 All entries of a file have the same counters in the same order, so that one expression can take the
@@ -13,9 +13,9 @@ takes what parse() takes in that very form, to the last digit, or nothing: then 
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 
 from iostats.base.errors import JobStatsSyntaxError
+from iostats.base.named_tuple import NamedTuple
 from iostats.lustre import job_stats
 from iostats.lustre.stats import Counter
 
@@ -30,24 +30,27 @@ MOST_COUNTERS = 100
 _MOST_FORMS, _MOST_MADE = 8, 64         # that are tried; that are ever made in a process
 _LARGEST_TIME, _LARGEST = 2**63 - 1, 2**64 - 1      # of a message
 
-Row = namedtuple("Row", "job_id started_ns seen_ns numbers")
-Row.__doc__ = """
-One entry.
 
-Attributes:
-    job_id, started_ns, seen_ns: as of job_stats.JobEntry.
-    numbers: of each counter of its EntryForm, one after the other, its fields, as an int or as its
-        digits; all are 0 where the counter is.
-"""
+class Row(NamedTuple):
+    """One entry."""
 
-EntryColumn = namedtuple("EntryColumn", "name unit fields")
-EntryColumn.__doc__ = """
-One counter of an EntryForm.
+    # job_id, started_ns, seen_ns: as of job_stats.JobEntry
+    job_id: str
+    started_ns: int
+    seen_ns: int
+    # of each counter of its EntryForm, one after the other, its fields, as an int or as its digits;
+    # all are 0 where the counter is
+    numbers: tuple[int | bytes, ...]
 
-Attributes:
-    name, unit: as of job_stats.JobEntry.
-    fields: which of FIELDS it has.
-"""
+
+class EntryColumn(NamedTuple):
+    """One counter of an EntryForm."""
+
+    # name, unit: as of job_stats.JobEntry
+    name: str
+    unit: str
+    fields: tuple[str, ...]     # which of FIELDS it has
+
 
 FIELDS = ("samples", "min", "max", "sum", "sumsq")
 _HAS = (1, 4, 5)                        # how many of them a counter has
@@ -60,7 +63,7 @@ _LINE = re.compile(rb"[ \t]*(\w{1,100}): *\{ samples: *\d{1,18}, unit: *(\w{1,20
 
 class EntryForm:
     """
-    Which counters entries have, in which order.
+    The counters of entries, and their order.
 
     `columns`: [EntryColumn]; `text`: the expression for all their lines; None: nothing is matched.
     """
@@ -70,12 +73,12 @@ class EntryForm:
         self._match = re.compile(text).fullmatch if text is not None else None
 
     def numbers(self, piece: bytes, at: int) -> tuple[Number, ...] | None:
-        """Of the lines from `at` on; None where they are not of this form."""
-        found = self._match(piece, at) if self._match is not None else None
-        return found.groups(b"0") if found is not None else None
+        """Parse the lines from `at` on; None if their format is not that of this EntryForm."""
+        match = self._match(piece, at) if self._match is not None else None
+        return match.groups(b"0") if match is not None else None
 
     def arranged(self, entry: job_stats.JobEntry) -> tuple[Number, ...] | None:
-        """The numbers of a job_stats.JobEntry; None where its counters are not of this form."""
+        """The numbers of a job_stats.JobEntry; None if its counters are not those of this form."""
         numbers: list[Number] = []
         left = len(entry.counters)
         for name, unit, fields in self.columns:
@@ -83,7 +86,7 @@ class EntryForm:
             if counter is None:
                 numbers += (0,) * len(fields)
                 continue
-            values = [one for one in _in_order(counter) if one is not None]
+            values = [number for number in _list_numbers(counter) if number is not None]
             if counter.unit != unit or len(values) != len(fields):
                 return None
             numbers += values
@@ -91,20 +94,20 @@ class EntryForm:
         return None if left else tuple(numbers)
 
 
-def _in_order(counter: Counter) -> list[Optional[int]]:
+def _list_numbers(counter: Counter) -> list[Optional[int]]:
     return [counter.samples, counter.min, counter.max, counter.sum, counter.sumsq]
 
 
-def _form_of(lines: bytes) -> EntryForm | None:
+def _make_form(lines: bytes) -> EntryForm | None:
     """The EntryForm of entries with such lines; None where one is unusual."""
     columns, parts = [], []
     for line in lines.split(b"\n"):
-        found = _LINE.fullmatch(line)
-        if not found:
+        match = _LINE.fullmatch(line)
+        if not match:
             return None
-        name, unit, numbers, squares, hist = found.groups()
-        known = job_stats.named(name, unit)
-        columns.append(EntryColumn(*known, FIELDS[:_HAS[bool(numbers) + bool(squares)]]))
+        name, unit, numbers, squares, hist = match.groups()
+        counter = job_stats.name_counter(name, unit)
+        columns.append(EntryColumn(*counter, FIELDS[:_HAS[bool(numbers) + bool(squares)]]))
         rest, zero = b"", b""
         if numbers:
             rest = rb", min: *(\d{1,19}), max: *(\d{1,19}), sum: *(\d{1,19})"
@@ -134,8 +137,8 @@ class Rows:
     def read(self, piece: bytes, origin: str,
              kernel_quotes: bool | None = None) -> tuple[EntryForm, Row]:
         """The Row of a piece, and its EntryForm; all as of job_stats.parse()."""
-        job_id, started_ns, seen_ns, at = job_stats.head_of(piece, self._boot_ns, origin,
-                                                            kernel_quotes)
+        job_id, started_ns, seen_ns, at = job_stats.parse_head(piece, self._boot_ns, origin,
+                                                               kernel_quotes)
         for place, form in enumerate(self._forms):
             numbers = form.numbers(piece, at)
             if numbers is not None:
@@ -145,7 +148,7 @@ class Rows:
         entry = job_stats.parse(piece, self._boot_ns, origin, kernel_quotes)
         check(entry, origin)
         if self._made < _MOST_MADE:
-            made = _form_of(piece[at:])
+            made = _make_form(piece[at:])
             numbers = made.numbers(piece, at) if made is not None else None
             if made is not None and numbers is not None:
                 self._made += 1
@@ -159,11 +162,11 @@ class Rows:
         form = EntryForm([EntryColumn(name, counter.unit, FIELDS[:_HAS[(counter.sum is not None)
                                                               + (counter.sumsq is not None)]])
                      for name, counter in entry.counters.items()])
-        return form, Row(job_id, started_ns, seen_ns, form.arranged(entry))
+        return form, Row(job_id, started_ns, seen_ns, form.arranged(entry) or ())
 
 
 def check(entry: job_stats.JobEntry, origin: str) -> None:
-    """JobStatsSyntaxError for what is of the form, and can't be true: no message could hold it."""
+    """Raise JobStatsSyntaxError for numbers that are well-formed but impossible."""
     if not 0 <= entry.seen_ns <= _LARGEST_TIME or entry.started_ns > _LARGEST_TIME:
         raise JobStatsSyntaxError(origin, entry.job_id, str(max(entry.seen_ns, entry.started_ns)),
                                   "a time before the year 2262, in nanoseconds")

@@ -7,7 +7,7 @@ The kernel's log: what Lustre and LNet say in it of evictions, lost connections,
 
     TEXT  = LABEL ": " [CODE ": "] [PID ":" PID ":(" FILE ":" LINE ":" FUNCTION "()) "] MESSAGE
     LABEL = Lustre | LustreError | LNet | LNetError
-    CODE  = 11-0, 167-0, 0-0: LCONSOLE_ERROR_MSG() up to 2.15, gone in 2.16 (LU-17844)
+    CODE  = 11-0, 167-0, 0-0: LCONSOLE_ERROR_MSG() up to 2.15, removed in 2.16 (LU-17844)
 
 PRIORITY is facility * 8 + level.  The kernel's facility is 0, and a program that writes to
 /dev/kmsg cannot choose it; plain dmesg does not show it.  Bytes that are no printable ASCII are
@@ -16,8 +16,8 @@ of other drivers there may be names that users chose.
 
 A kind is given to whole messages only, as 2.5.3 to 2.17.0 print them (read in 2.5.3, 2.12.9 and
 2.17.0; those that differ in 2.10.8 and 2.15.6 too); the tables below name the functions.  Messages
-are rate limited: `Skipped N previous similar messages` follows a line of the same place, and tells
-of those that came before it.
+are rate limited: `Skipped N previous similar messages` follows a line of the same place, and counts
+those before it.
 
 Source: Documentation/ABI/testing/dev-kmsg (Linux); cfs_print_to_console(), libcfs_debug_msg(),
 libcfs/libcfs/tracefile.c and linux/linux-tracefile.c (up to 2.15).
@@ -26,57 +26,76 @@ libcfs/libcfs/tracefile.c and linux/linux-tracefile.c (up to 2.15).
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 from functools import lru_cache
 
 from iostats.base.errors import one_line
+from iostats.base.named_tuple import NamedTuple
 
 EVICTED, CONNECTION_LOST, CONNECTION_RESTORED = "evicted", "connection_lost", "connection_restored"
 CLIENT_RECONNECTING, RECOVERY, LOCK_TIMEOUT = "client_reconnecting", "recovery", "lock_timeout"
 TIMEOUTS, DATA_LOST, NOT_HEALTHY, LBUG = "timeouts", "data_lost", "not_healthy", "lbug"
 TARGET_DOWN, TARGET_UP, DEACTIVATED = "target_down", "target_up", "deactivated"
+CHECKSUM_ERROR = "checksum_error"
 OTHER, SKIPPED, REPLACED, NO_EVENT = "other", "skipped", "replaced", ""
 KINDS = (EVICTED, CONNECTION_LOST, CONNECTION_RESTORED, CLIENT_RECONNECTING, RECOVERY, LOCK_TIMEOUT,
-         TIMEOUTS, DATA_LOST, NOT_HEALTHY, LBUG, TARGET_DOWN, TARGET_UP, DEACTIVATED, OTHER)
+         TIMEOUTS, DATA_LOST, NOT_HEALTHY, LBUG, TARGET_DOWN, TARGET_UP, DEACTIVATED,
+         CHECKSUM_ERROR, OTHER)
 
-LogRecord = namedtuple("LogRecord", "priority sequence usec flags text")
-LogRecord.__doc__ = """
-One record of the kernel's log.
 
-Attributes:
-    priority: facility * 8 + level; None where it is not shown.
-    sequence: its number since boot, each one more than the last; None where it is not shown.
-    usec: microseconds since boot, of a clock that runs at its own pace; None: not shown.
-    flags: "-", or "c" and "+" of a line in pieces; "" where it is not shown.
-    text: its first line.
-"""
+class LogRecord(NamedTuple):
+    """One record of the kernel's log."""
 
-Message = namedtuple("Message", "kind cause speaker label code pid place device file_system target "
-                                "nids client wall_s count text")
-Message.__doc__ = """
-What Lustre or LNet says in one record.
+    priority: int | None    # facility * 8 + level; None where it is not shown
+    # its number since boot, each one more than the last; None where it is not shown
+    sequence: int | None
+    # microseconds since boot, of a clock that runs at its own pace; None: not shown
+    usec: int | None
+    flags: str              # "-", or "c" and "+" of a line in pieces; "" where it is not shown
+    text: str               # its first line
 
-Attributes:
-    kind: one of KINDS; SKIPPED for `Skipped N previous similar messages`; REPLACED for another
-        storage server that came back, whose old connection a target evicts: it is no client;
-        NO_EVENT for what is no error and has no kind.  OTHER is every error without one that
-        says anything.
-    cause: of EVICTED: "silent" (no ping came), "lock", "administrator", "recovery", or "" where a
-        client tells of its own; else "".
-    speaker: "client" (an osc or mdc of a mount), "server" (a target, or what connects servers with
-        each other), "" where it does not show.
-    label: Lustre, LustreError, LNet or LNetError.
-    code: "167-0"; "" where there is none.
-    pid: of the thread that printed it; None where it does not show, as with most messages.
-    place: "genops.c:1773:obd_export_evict_by_uuid"; "".
-    device: who speaks: scratch-OST0003, scratch-OST0003-osc-ffff9a3c5d1e0800; "".
-    file_system, target: "scratch", "scratch-OST0003"; "" where none is named.
-    nids: the peer's; for OTHER and NO_EVENT all that are named, at most four.
-    client: UUID of the client that it is about; "".
-    wall_s: the server's own clock in it, s since 1970; None where there is none.
-    count: of SKIPPED, how many; of "recovery", how many clients were evicted; else 1.
-    text: all behind label, code and place, made fit for a terminal.
-"""
+
+class Message(NamedTuple):
+    """
+    One message of Lustre or LNet in the kernel log.
+
+    Attributes:
+        kind: one of KINDS; SKIPPED for `Skipped N previous similar messages`; REPLACED for another
+            storage server that came back, whose old connection a target evicts: it is no client;
+            NO_EVENT for what is no error and has no kind.  OTHER is every error without one that
+            says anything.
+        cause: of EVICTED: "silent" (no ping came), "lock", "administrator", "recovery", or "" where
+            a client reports its own eviction; else "".
+        speaker: "client" (an osc or mdc of a mount), "server" (a target, or what connects servers
+            with each other), "" where it does not show.
+        label: Lustre, LustreError, LNet or LNetError.
+        code: "167-0"; "" where there is none.
+        pid: of the thread that printed it; None where it does not show, as with most messages.
+        place: "genops.c:1773:obd_export_evict_by_uuid"; "".
+        device: who speaks: scratch-OST0003, scratch-OST0003-osc-ffff9a3c5d1e0800; "".
+        file_system, target: "scratch", "scratch-OST0003"; "" where none is named.
+        nids: the peer's; for OTHER and NO_EVENT all that are named, at most four.
+        client: UUID of the client that it is about; "".
+        wall_s: the server's own clock in it, s since 1970; None where there is none.
+        count: of SKIPPED, how many; of "recovery", how many clients were evicted; else 1.
+        text: all behind label, code and place, made fit for a terminal.
+    """
+
+    kind: str
+    cause: str
+    speaker: str
+    label: str
+    code: str
+    pid: int | None
+    place: str
+    device: str
+    file_system: str
+    target: str
+    nids: tuple[str, ...]
+    client: str
+    wall_s: int | None
+    count: int  # type: ignore[assignment]    # nobody needs tuple.count()
+    text: str
+
 
 _LONGEST = 8192                     # bytes of a record: CONSOLE_EXT_LOG_MAX; of ours 1 KB
 _LONGEST_TEXT = 1000
@@ -104,23 +123,29 @@ _WORDS = (("NID", r"(?P<nid>[^\s()]{1,80})"), ("UUID", r"(?P<client>[^\s()]{1,60
 
 
 class _Form:
-    """
-    A message's form, with short words for what stands in all of them.
+    """The pattern of a message, and words that every such message contains.
 
     It is compiled when it is first looked for: who needs the kinds' names alone reads no log.
     """
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self.fullmatch = self._first_match
+        self.fullmatch = self._find_match
 
-    def _first_match(self, text: str) -> re.Match[str] | None:
+    def _find_match(self, text: str) -> re.Match[str] | None:
         pattern = self._pattern
         for word, meaning in _WORDS:
             pattern = re.sub(rf"\b{word}\b", meaning.replace("\\", r"\\"), pattern)
+        # For the next texts the compiled pattern's own method, which is no method of this class.
         self.fullmatch = re.compile(pattern).fullmatch  # type: ignore[assignment]
         return self.fullmatch(text)
 
+
+# Of a message about a checksum: who sent the data, which data, a checksum.
+_SENDER = r"(?:\d{1,5}-)?NID(?: via PEER)?"
+_EXTENT = (r"inode \[[0-9a-fx]{1,20}:[0-9a-fx]{1,12}:[0-9a-fx]{1,12}\] "
+           r"object (?:0x)?[0-9a-f]{1,16}:\d{1,20} extent \[\d{1,20}-\d{1,20}\]")
+_SUM = r"[0-9a-f]{1,8} \(type [0-9a-f]{1,8}\)"
 
 # Behind "DEVICE: ", by the first letters: [(kind, cause, form)].
 _OF_DEVICE = {
@@ -141,12 +166,12 @@ _OF_DEVICE = {
     # class_disconnect_stale_exports(), obdclass/genops.c; each by name: 2.17
     "discon": [(EVICTED, "recovery", _Form(r"disconnect stale client (?P<client>[^\s@]{1,60})"
                                              r"@NID")),
-                 (RECOVERY, "", _Form(r"disconnecting (?P<count>\d{1,9}) stale clients"))],
+               (RECOVERY, "", _Form(r"disconnecting (?P<count>\d{1,9}) stale clients"))],
     # ptlrpc_set_import_discon(), the state machine; ptlrpc/import.c
     "Connec": [(CONNECTION_LOST, "", _Form(
         r"Connection to TARGET \(at NID\) was lost; in progress operations using this service will "
         r"(?:wait for recovery to complete|fail)")),
-                 (CONNECTION_RESTORED, "", _Form(r"Connection restored to PEER \(at NID\)"))],
+               (CONNECTION_RESTORED, "", _Form(r"Connection restored to PEER \(at NID\)"))],
     # target_handle_reconnect(), ldlm/ldlm_lib.c
     "Client": [(CLIENT_RECONNECTING, "", _Form(
         r"Client UUID \(at NID\) (?:reconnecting|reconnect(?:ing|ed), waiting for .*)"))],
@@ -158,7 +183,7 @@ _OF_DEVICE = {
     "Recove": [(RECOVERY, "", _Form(
         r"Recovery over after TIME, of INT clients INT recovered and (?P<count>\d{1,9}) "
         r"(?:was|were) evicted\.")),
-                 (RECOVERY, "", _Form(r"Recovery already passed deadline ?TIME.*"))],
+               (RECOVERY, "", _Form(r"Recovery already passed deadline ?TIME.*"))],
     "recove": [(RECOVERY, "", _Form(r"recovery is timed out, evict stale exports"))],
     "Denyin": [(RECOVERY, "", _Form(
         r"Denying connection for new client UUID ?\(at NID\), waiting for (?:all )?INT known "
@@ -175,6 +200,16 @@ _OF_DEVICE = {
     "dirty ": [(DATA_LOST, "", _Form(
         r"dirty page discard: \S{1,300}/fid: \[[0-9a-fx:]{1,60}\]/.* may get corrupted "
         r"\(rc INT\)"))],
+    # check_write_checksum(), osc_brw_fini_request(), osc/osc_request.c; check_read_checksum(),
+    # tgt_warn_on_cksum(), target/tgt_handler.c
+    "BAD WR": [(CHECKSUM_ERROR, "", _Form(
+        rf"BAD WRITE CHECKSUM: (?:[\w ,'()-]{{1,120}}: )?from {_SENDER} {_EXTENT}(?:, original "
+        rf"client csum {_SUM}, server csum {_SUM}, client csum now \w{{1,8}}|"
+        r": client csum \w{1,8}, server csum \w{1,8})"))],
+    "BAD RE": [(CHECKSUM_ERROR, "", _Form(
+        rf"BAD READ CHECKSUM: (?:[\w ,'()-]{{1,120}}: )?from {_SENDER} {_EXTENT}(?:, client "
+        rf"returned csum {_SUM}, server csum {_SUM}|, client \w{{1,8}}(?:/\w{{1,8}})?, "
+        r"server \w{1,8}, cksum_type \w{1,8})"))],
     # server_calc_timeout(), obdclass/obd_mount_server.c, target/tgt_mount.c: as a target starts
     "Impera": [(TARGET_UP, "", _Form(
         r"Imperative Recovery (?:not enabled, recovery window \d{1,9}-\d{1,9}|enabled, recovery "
@@ -187,7 +222,7 @@ _OF_NOBODY = {
     "### lo": [(EVICTED, "lock", _Form(
         r"### lock callback timer expired after \d{1,12}s: evicting client at NID +"
         r"ns: (?:filter-|mdt-)?(?P<space>\S{1,120}) lock: .*")),
-                 (LOCK_TIMEOUT, "", _Form(
+               (LOCK_TIMEOUT, "", _Form(
         r"### lock timed out \(enqueued at INT, -?\d{1,12}s ago\)(?:, entering recovery for "
         r"TARGET@\S{1,80}|; not entering recovery in server code, just going back to sleep)"
         r"(?: +ns: (?:filter-|mdt-)?(?P<space>\S{1,120}) lock: .*)?"))],
@@ -210,50 +245,50 @@ _OF_NOBODY = {
 }
 
 
-def record(data: bytes) -> LogRecord | None:
+def parse_record(data: bytes) -> LogRecord | None:
     r"""
-    The LogRecord in the bytes of one read(2) of /dev/kmsg; None where they are of another form.
+    The LogRecord in the bytes of one read(2) of /dev/kmsg; None for an unexpected format.
 
-    >>> record(b"4,23,758211829,-;Lustre: a\\x0ab\n SUBSYSTEM=net\n").text
+    >>> parse_record(b"4,23,758211829,-;Lustre: a\\x0ab\n SUBSYSTEM=net\n").text
     'Lustre: a'
     """
-    found = _RECORD.match(data, 0, _LONGEST)
-    if found is None:
+    match = _RECORD.match(data, 0, _LONGEST)
+    if match is None:
         return None
-    priority, sequence, usec, flags, text = found.groups()
+    priority, sequence, usec, flags, text = match.groups()
     if b"\\" in text:
-        text = _ESCAPE.sub(lambda one: bytes((int(one[1], 16),)), text).partition(b"\n")[0]
+        text = _ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), text).partition(b"\n")[0]
     return LogRecord(int(priority), int(sequence), int(usec), flags.decode("ascii", "replace"),
-                  text.decode("utf-8", "backslashreplace"))
+                     text.decode("utf-8", "backslashreplace"))
 
 
-def dmesg_line(line: bytes) -> LogRecord | None:
+def parse_dmesg_line(line: bytes) -> LogRecord | None:
     """
-    The LogRecord in a line that `dmesg` or `dmesg -r` printed; None where it is of another form.
+    The LogRecord in a line that `dmesg` or `dmesg -r` printed; None for an unexpected format.
 
-    >>> dmesg_line(b"[  758.211829] Lustre: LBUG").usec
+    >>> parse_dmesg_line(b"[  758.211829] Lustre: LBUG").usec
     758211829
     """
-    found = _DMESG.match(line, 0, _LONGEST)
-    if found is None:
+    match = _DMESG.match(line, 0, _LONGEST)
+    if match is None:
         return None
-    priority, seconds, usec, text = found.groups()
+    priority, seconds, usec, text = match.groups()
     return LogRecord(int(priority) if priority else None, None, int(seconds + usec), "",
-                  text.decode("utf-8", "backslashreplace"))
+                     text.decode("utf-8", "backslashreplace"))
 
 
-def message(found: LogRecord) -> Message | None:
+def parse_message(record: LogRecord) -> Message | None:
     """
-    What Lustre or LNet says in a LogRecord; None where it is of others, or not the kernel's own.
+    Parse the message of Lustre or LNet in a LogRecord; None for other messages.
 
     A record that does not show its facility is taken for the kernel's.
 
-    >>> message(LogRecord(3, 23, 7, "-", "LustreError: 37:0:(a.c:5:f()) LBUG")).kind
+    >>> parse_message(LogRecord(3, 23, 7, "-", "LustreError: 37:0:(a.c:5:f()) LBUG")).kind
     'lbug'
     """
-    if found.priority is not None and found.priority >> 3:
+    if record.priority is not None and record.priority >> 3:
         return None
-    text = found.text
+    text = record.text
     head = _HEAD.match(text)
     if head is None:
         return None
@@ -261,62 +296,62 @@ def message(found: LogRecord) -> Message | None:
         text = one_line(text)
         head = _HEAD.match(text) or head
     label, code, pid, place = head.groups("")
-    said = text[head.end():].rstrip()
-    kind, cause, device, groups = _kind_of(said)
-    if not kind and said and label.endswith("Error"):
+    message_text = text[head.end():].rstrip()
+    kind, cause, device, groups = _classify(message_text)
+    if not kind and message_text and label.endswith("Error"):
         kind = OTHER
     space = groups.get("space") or ""                   # of locks: a target's ends in _UUID
-    file_system, target, speaker = _names_of(space.removesuffix("_UUID") or device)
+    file_system, target, speaker = _split_device(space.removesuffix("_UUID") or device)
     if groups.get("target"):
-        file_system, target, _ = _names_of(groups["target"] or "")
+        file_system, target, _ = _split_device(groups["target"] or "")
     if kind == DATA_LOST:                   # behind it there is the path of a user's file
         file_system, speaker = device, "client"
     elif kind == TARGET_DOWN:
         speaker = "server"
     nid = groups.get("nid")
     nids = ((nid,) if nid and "@" in nid else
-            _nids_in(said) if "@" in said and kind in _ANY_NIDS else ())
+            _find_nids(message_text) if "@" in message_text and kind in _ANY_NIDS else ())
     return Message(kind, cause, speaker, label, code, int(pid) if pid else None, place, device,
                    file_system, target, nids,
                    groups.get("client") or "", int(groups["wall"]) if groups.get("wall") else None,
                    int(groups["count"]) if "count" in groups else 1,
-                   said[:_LONGEST_TEXT])
+                   message_text[:_LONGEST_TEXT])
 
 
-def _kind_of(said: str) -> tuple[str, str, str, dict[str, str]]:
-    """(kind, cause, device, what its form has) of a message."""
-    device, colon, rest = said.partition(": ")
+def _classify(text: str) -> tuple[str, str, str, dict[str, str]]:
+    """Return (kind, cause, device, what its form has) of a message."""
+    device, colon, rest = text.partition(": ")
     if colon and " " not in device and len(device) <= 128:
         for kind, cause, form in _OF_DEVICE.get(rest[:_LETTERS], ()):
-            found = form.fullmatch(rest)
-            if found:
-                return kind, cause, device, found.groupdict()
+            match = form.fullmatch(rest)
+            if match:
+                return kind, cause, device, match.groupdict()
     else:
         device = ""
-        for kind, cause, form in _OF_NOBODY.get(said[:_LETTERS], ()):
-            found = form.fullmatch(said)
-            if found:
-                groups = found.groupdict()
+        for kind, cause, form in _OF_NOBODY.get(text[:_LETTERS], ()):
+            match = form.fullmatch(text)
+            if match:
+                groups = match.groupdict()
                 return kind, cause, groups.get("device") or "", groups
-    if said.startswith("Skipped "):
-        skipped = _SKIPPED.fullmatch(said)
+    if text.startswith("Skipped "):
+        skipped = _SKIPPED.fullmatch(text)
         if skipped:
             return SKIPPED, "", "", {"count": skipped[1]}
     return NO_EVENT, "", device, {}
 
 
 @lru_cache(4096)
-def _names_of(name: str) -> tuple[str, str, str]:
-    """(file system, target, speaker) of a device or a target."""
-    found = _DEVICE.fullmatch(name)
-    if found:
-        return found[2], found[1], "client" if found[3] else "server"
+def _split_device(name: str) -> tuple[str, str, str]:
+    """Return (file system, target, speaker) of a device or a target."""
+    match = _DEVICE.fullmatch(name)
+    if match:
+        return match[2], match[1], "client" if match[3] else "server"
     return ("", name, "") if name in ("MGS", "MGT") else ("", "", "")
 
 
-def _nids_in(said: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for word in said[:_LONGEST_TEXT].split():
+def _find_nids(text: str) -> tuple[str, ...]:
+    nids: dict[str, None] = {}
+    for word in text[:_LONGEST_TEXT].split():
         if "@" in word:
-            found.update(dict.fromkeys(_NID.findall(word)))
-    return tuple(found)[:_MOST_NIDS]
+            nids.update(dict.fromkeys(_NID.findall(word)))
+    return tuple(nids)[:_MOST_NIDS]

@@ -1,14 +1,13 @@
 """
-What each number of a report means, since when Lustre counts it, and what it does not say.
+The meaning of each number of a report, the Lustre releases that count it, and its limits.
 
-For `--explain` and docs/counters.md.  A node, which makes metrics of counters, has no use for these
-texts: see metrics.py.
+For `--explain` and docs/reference/counters.md.  A node, which makes metrics of counters, has no use
+for these texts: see metrics.py.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
-
+from iostats.base.named_tuple import NamedTuple
 from iostats.lustre.metrics import MADE_OF
 
 EXPLAIN_ALWAYS = (
@@ -30,65 +29,65 @@ EXPLAIN_ALWAYS = (
     "say why.  - is unknown, which is not 0.",
 )
 
-Metric = namedtuple("Metric", "name source counter takes unit since meaning caveat")
-Metric.__doc__ = """
-One number of the report.
 
-Attributes:
-    name: in tables and in the JSON record.
-    source: which file: llite, osc+mdc (added), md_stats, rpc_stats.
-    counter: the line of that file.
-    takes: the field of that line: samples, sum.
-    unit: bytes, calls, RPCs, seconds.
-    since: first Lustre release that has the line; "2.5" is the oldest one looked at.
-    meaning, caveat: one sentence each.
-"""
+class Metric(NamedTuple):
+    """One number of the report."""
+
+    name: str       # in tables and in the JSON record
+    source: str     # which file: llite, osc+mdc (added), md_stats, rpc_stats
+    counter: str    # the line of that file
+    takes: str      # the field of that line: samples, sum
+    unit: str       # bytes, calls, RPCs, seconds
+    since: str      # first Lustre release that has the line; "2.5" is the oldest one checked
+    # meaning, caveat: one sentence each
+    meaning: str
+    caveat: str
 
 
-def _operation(name: str, meaning: str, since: str = "2.5", caveat: str = "") -> Metric:
+def _make_call(name: str, meaning: str, since: str = "2.5", caveat: str = "") -> Metric:
     return Metric(name, "llite", " or ".join(MADE_OF.get(name, (name,))), "samples", "calls",
                   since, meaning, caveat)
 
 
 # In the order of the tables; what else counts calls comes after these.
 _OPERATIONS = (
-    _operation("open", "Files and directories opened.",
+    _make_call("open", "Files and directories opened.",
                caveat="A call of a program, not a request to a server."),
-    _operation("close", "Files and directories closed."),
-    _operation("create", "Files created.", caveat=
+    _make_call("close", "Files and directories closed."),
+    _make_call("create", "Files created.", caveat=
                "The larger of the two: the kernel counts a creating open under mknod alone."),
-    _operation("seek", "lseek() calls."),
-    _operation("fsync", "fsync(), fdatasync() and msync() calls.",
+    _make_call("seek", "lseek() calls."),
+    _make_call("fsync", "fsync(), fdatasync() and msync() calls.",
                caveat="So is each write() to a file that was opened with O_SYNC."),
-    _operation("getattr", "stat(), lstat(), fstat() and statx() calls."),
-    _operation("mkdir", "Directories created."),
-    _operation("setattr", "chmod(), chown() and utime() calls."),
-    _operation("truncate", "truncate() and ftruncate() calls, and opens with O_TRUNC."),
-    _operation("fallocate", "fallocate() calls.", "2.14"),
-    _operation("unlink", "Files removed."),
-    _operation("rmdir", "Directories removed."),
-    _operation("rename", "Files and directories renamed."),
-    _operation("link", "Hard links made."),
-    _operation("symlink", "Symbolic links made."),
-    _operation("readdir", "Pieces of directories listed.",
+    _make_call("getattr", "stat(), lstat(), fstat() and statx() calls."),
+    _make_call("mkdir", "Directories created."),
+    _make_call("setattr", "chmod(), chown() and utime() calls."),
+    _make_call("truncate", "truncate() and ftruncate() calls, and opens with O_TRUNC."),
+    _make_call("fallocate", "fallocate() calls.", "2.14"),
+    _make_call("unlink", "Files removed."),
+    _make_call("rmdir", "Directories removed."),
+    _make_call("rename", "Files and directories renamed."),
+    _make_call("link", "Hard links made."),
+    _make_call("symlink", "Symbolic links made."),
+    _make_call("readdir", "Pieces of directories listed.",
                caveat="Several calls for a large directory."),
-    _operation("statfs", "statfs() calls, such as df's."),
-    _operation("flock", "flock() and fcntl() calls that lock or unlock; an upper bound (<=).",
+    _make_call("statfs", "statfs() calls, such as df's."),
+    _make_call("flock", "flock() and fcntl() calls that lock or unlock; an upper bound (<=).",
                caveat="The kernel unlocks at close() what is still locked, and counts that too.  "
                "From 2.17.0 on half of what it counts: two a call, but one for a call that "
                "failed."),
-    _operation("mmap", "mmap() calls."),
-    _operation("page_fault", "Pages of mapped files read.", "2.9"),
-    _operation("page_mkwrite", "Pages of mapped files made writable.", "2.9"),
-    _operation("splice", "splice() and sendfile() calls that read a file.", "2.17", caveat=
+    _make_call("mmap", "mmap() calls."),
+    _make_call("page_fault", "Pages of mapped files read.", "2.9"),
+    _make_call("page_mkwrite", "Pages of mapped files made writable.", "2.9"),
+    _make_call("splice", "splice() and sendfile() calls that read a file.", "2.17", caveat=
                "One for each piece of up to 64 KiB (16 pages of a pipe), and one at the end of the "
                "file."),
-    _operation("ioctl", "ioctl() calls.", caveat="Mostly of lfs, lctl and mount."),
-    _operation("setxattr", "Extended attributes set."),
-    _operation("getxattr", "Extended attributes read."),
-    _operation("listxattr", "Extended attributes listed."),
-    _operation("removexattr", "Extended attributes removed."),
-    _operation("inode_permission", "Permission checks by the kernel.",
+    _make_call("ioctl", "ioctl() calls.", caveat="Mostly of lfs, lctl and mount."),
+    _make_call("setxattr", "Extended attributes set."),
+    _make_call("getxattr", "Extended attributes read."),
+    _make_call("listxattr", "Extended attributes listed."),
+    _make_call("removexattr", "Extended attributes removed."),
+    _make_call("inode_permission", "Permission checks by the kernel.",
                caveat="Several for each path that is looked up."),
 )
 
@@ -120,4 +119,4 @@ METRICS = (
 )
 
 # What the tables call an operation, and show in this order.
-OPERATIONS = tuple(one.name for one in _OPERATIONS)
+OPERATIONS = tuple(row.name for row in _OPERATIONS)

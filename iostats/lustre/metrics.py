@@ -18,32 +18,31 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
 BYTES_UNIT, TIME_UNITS, COUNT_UNITS = "bytes", ("usec", "usecs"), ("reqs", "regs", "rpcs")
 
 
-def metrics_of(name: str, unit: str, samples: int, total: int | None, calls_suffix: str,
-               squares: int | None = None) -> dict[str, int]:
+def read_metrics(name: str, unit: str, samples: int, total: int | None, calls_suffix: str,
+                 squares: int | None = None) -> dict[str, int]:
     """
     metric -> integer of one counter's `samples`, `total` (sum) and `squares` (sum of squares);
     the last two None where it has none, or none that can be trusted.
 
-    >>> metrics_of("open", "usecs", 23, 61403, "_calls")
+    >>> read_metrics("open", "usecs", 23, 61403, "_calls")
     {'open': 23, 'open_us': 61403}
-    >>> metrics_of("read_bytes", "bytes", 23, 11534336, "_rpcs")
+    >>> read_metrics("read_bytes", "bytes", 23, 11534336, "_rpcs")
     {'read_bytes': 11534336, 'read_rpcs': 23}
     """
     if unit == BYTES_UNIT:
         stem = name[:-len("_bytes")] if name.endswith("_bytes") else name
-        found = {stem + calls_suffix: samples}
-        return {name: total, **found} if total is not None else found
+        values = {stem + calls_suffix: samples}
+        return {name: total, **values} if total is not None else values
     if total is None or unit in COUNT_UNITS:
         return {name: samples}
     if unit not in TIME_UNITS:
         return {name: samples, name + "_sum": total}
-    found = {name: samples, name + "_us": total}
-    return found if squares is None else {**found, name + "_us2": squares}
+    values = {name: samples, name + "_us": total}
+    return values if squares is None else {**values, name + "_us2": squares}
 
 
 # Files created: the larger of the two.  open(2) counts what it creates under `mknod`, and mknod(2)
@@ -52,7 +51,7 @@ def metrics_of(name: str, unit: str, samples: int, total: int | None, calls_suff
 # Source: ll_create_nd(), ll_mknod(), ll_lookup_it_finish(), lustre/llite/namei.c.
 MADE_OF = {"create": ("create", "mknod")}
 
-# What --explain says below every report; docs/counters.md has it too.
+# What --explain says below every report; docs/reference/counters.md has it too.
 
 # An operation is a call of a program (llite) or a request (job_stats) that is no read or write,
 # each counted once.  Every counter is one, a new release's too, but for these, and for amounts.
@@ -74,7 +73,7 @@ NOT_OPERATIONS = {
     # Of exports (lustre/exports.py): no request of a program's.
     **dict.fromkeys(("ping", "connect", "reconnect", "disconnect", "preprw", "commitrw"), UPKEEP),
 }
-_AMOUNTS = ("_us", "_us2", "_sum", "_bytes", "_calls", "_rpcs")          # see metrics_of
+_AMOUNTS = ("_us", "_us2", "_sum", "_bytes", "_calls", "_rpcs")          # see read_metrics
 
 
 # Operations that `top` shows one by one: what MDTs and OSTs are asked for most.
@@ -93,8 +92,7 @@ def is_operation(name: str) -> bool:
 
 
 def is_call(name: str) -> bool:
-    """
-    Whether it is shown beside operations: those, and what is counted under another name too.
+    """Whether it is listed with operations: operations, and calls that are also counted elsewhere.
 
     >>> [is_call(name) for name in ("open", "open_us", "samedir_rename", "read_rpcs", "write")]
     [True, False, True, False, False]
@@ -108,21 +106,22 @@ def is_transfer(name: str) -> bool:
 
 
 def is_counted_again(name: str) -> bool:
-    """Whether a counter counts what another one counts too."""
+    """Whether another counter counts the same calls."""
     return NOT_OPERATIONS.get(name) == AGAIN
 
 
-def operations_in(rows: Mapping[str, Mapping[str, Any]]) -> int:
+def count_all_operations(rows: Mapping[str, Mapping[str, object]]) -> int:
     """
-    How many operations there are in a record's {name: {"count": n, ...}}.
+    Count all operations in a record's {name: {"count": n, ...}}.
 
-    >>> operations_in({"rename": {"count": 23}, "samedir_rename": {"count": 23}})
+    >>> count_all_operations({"rename": {"count": 23}, "samedir_rename": {"count": 23}})
     23
     """
     total = 0
     for name, row in rows.items():
         if is_operation(name):
-            total += row["count"]
+            count = row["count"]
+            total += count if isinstance(count, int) else 0
     return total
 
 

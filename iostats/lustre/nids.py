@@ -10,6 +10,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.base.ids import Nid
+
 _LNET = re.compile(r"([a-z](?:[a-z0-9]*[a-z])?)([0-9]{0,5})")      # its number has 16 bits
 
 # Types of networks, libcfs_netstrfns[] of these releases.
@@ -19,36 +23,37 @@ _TYPES = frozenset((
 
 
 @lru_cache(maxsize=1024)
-def lnet(text: str) -> str | None:
+def parse_network_name(text: str) -> str | None:
     """
-    The network that `text` is the name of, as Lustre prints it; None for what is none.
+    Parse the name of a network, as Lustre prints it; None for other texts.
 
-    >>> [lnet(text) for text in ("o2ib", "o2ib0", "tcp05", "o2ib12", "O2IB", "10.9.0.1@tcp")]
+    >>> [parse_network_name(text)
+    ...  for text in ("o2ib", "o2ib0", "tcp05", "o2ib12", "O2IB", "10.9.0.1@tcp")]
     ['o2ib', 'o2ib', 'tcp5', 'o2ib12', None, None]
     """
-    found = _LNET.fullmatch(text)
-    if found is None or int(found[2] or 0) > 0xffff:
+    match = _LNET.fullmatch(text)
+    if match is None or int(match[2] or 0) > 0xffff:
         return None
-    return found[1] + str(int(found[2] or 0) or "")
+    return match[1] + str(int(match[2] or 0) or "")
 
 
-def lnet_of_clients(text: str) -> str | None:
+def parse_client_lnet(text: str) -> str | None:
     """
-    The same, where it is of a type that Lustre has for clients.
+    Parse a network as lnet() does; None if its type is not one of clients.
 
-    >>> [lnet_of_clients(text) for text in ("o2ib02", "bxi3f4", "banana", "lo")]
+    >>> [parse_client_lnet(text) for text in ("o2ib02", "bxi3f4", "banana", "lo")]
     ['o2ib2', 'bxi3f4', None, None]
     """
-    found = lnet(text)
-    return found if found and found.rstrip("0123456789") in _TYPES else None
+    network = parse_network_name(text)
+    return network if network and network.rstrip("0123456789") in _TYPES else None
 
 
-def lnet_of(nid: str) -> str | None:
+def find_lnet(nid: Nid) -> str | None:
     """
-    The network of a NID, as of `lnet`; None for what is no NID.
+    Return the network of a NID, as lnet() does; None for other texts.
 
-    >>> lnet_of("10.9.0.11@o2ib2"), lnet_of("fd00:172:16:11::5@tcp0"), lnet_of("node1")
+    >>> find_lnet("10.9.0.11@o2ib2"), find_lnet("fd00:172:16:11::5@tcp0"), find_lnet("node1")
     ('o2ib2', 'tcp', None)
     """
     address, at, network = nid.rpartition("@")
-    return lnet(network) if at and address else None
+    return parse_network_name(network) if at and address else None

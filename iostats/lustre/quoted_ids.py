@@ -1,10 +1,10 @@
 """
-Job ids in quotes, where the form of their times does not show whose the quotes are.
+Quotes around job ids in job_stats: printed by the kernel, or a part of the id.
 
-From 2.15.2 on the kernel prints quotes around ids that need them, and escapes what is in them.  So
-do vendors' releases that still print times in whole seconds.  Other kernels print an id as it is,
-and quotes are a part of it.  All ids of the file show which: the quotes are the kernel's where
-every id that needs them has them, and none that does not.
+Since 2.15.2 the kernel quotes ids that contain certain characters, and escapes those.  So do some
+vendors' releases that print times in whole seconds; other older kernels print an id as it is.
+Where the format of the times does not decide it, the ids of the file do: the kernel quotes where
+every id that needs quotes has them, and no other id has.
 """
 
 from __future__ import annotations
@@ -18,36 +18,37 @@ if TYPE_CHECKING:
 
 class QuotedIds:
     """
-    Whether the quotes around ids of one job_stats are the kernel's.
+    Whether the kernel quotes ids in one job_stats.
 
     Attributes:
-        are_kernels: True or False; None as long as no id had any.
-        were_mistaken: they were taken for the kernel's, and a later id shows that they are not, so
-            that ids read before were wrong.
+        is_printed_by_kernel: True or False; None until an id has quotes.
+        were_misread: quotes were removed as the kernel's, and a later id showed that they belong to
+            the ids: those read before are wrong.
     """
 
     def __init__(self) -> None:
-        self.are_kernels: bool | None = None
-        self.were_mistaken = False
+        self.is_printed_by_kernel: bool | None = None
+        self.were_misread = False
 
-    def pieces(self, chunks: Iterable[bytes],
-               read_again: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
-        """job_stats.pieces(), in which `are_kernels` is right for each piece that is given."""
-        for piece in job_stats.pieces(chunks):
-            if job_stats.begins_in_quotes(piece):
-                if self.are_kernels is None:
-                    self.are_kernels = are_kernels(job_stats.pieces(read_again()))
-            elif self.are_kernels and job_stats.quotes_of(piece) is False:
-                self.are_kernels, self.were_mistaken = False, True
+    def split_entries(self, chunks: Iterable[bytes],
+                      read_again: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
+        """Split as job_stats does, with `is_printed_by_kernel` set for each piece."""
+        for piece in job_stats.split_entries(chunks):
+            if job_stats.has_opening_quote(piece):
+                if self.is_printed_by_kernel is None:
+                    self.is_printed_by_kernel = is_printed_by_kernel(
+                        job_stats.split_entries(read_again()))
+            elif self.is_printed_by_kernel and job_stats.detect_quotes(piece) is False:
+                self.is_printed_by_kernel, self.were_misread = False, True
             yield piece
 
 
-def are_kernels(pieces: Iterable[bytes]) -> bool:
-    """Whether the quotes in these entries of one file are the kernel's."""
-    found = False
+def is_printed_by_kernel(pieces: Iterable[bytes]) -> bool:
+    """Whether the kernel quotes ids in these entries, all of one file."""
+    are_quoted = False
     for piece in pieces:
-        quotes = job_stats.quotes_of(piece)
+        quotes = job_stats.detect_quotes(piece)
         if quotes is False:
             return False
-        found = found or quotes is True
-    return found
+        are_quoted = are_quoted or quotes is True
+    return are_quoted

@@ -9,7 +9,7 @@ Lustre `recovery_status` files of an MDT or OST: whether its clients have come b
 
 INACTIVE: there were no clients to wait for.  Since 2.10 also WAITING (for other MDTs, with
 time_waited) and WAITING_FOR_CLIENTS (none has come yet).  recovery_start is s since 1970; since
-2.15 it is computed anew with each reading, and may be a second off.  The two numbers of
+2.15 it is computed again for each reading, and may be a second off.  The two numbers of
 completed_clients differ by those that were evicted.
 
 Up to 2.12 a recovery that is about to begin can show as COMPLETE, with recovery_start: 0.
@@ -21,24 +21,26 @@ Source: lprocfs_recovery_status_seq_show(), lustre/obdclass/lprocfs_status_serve
 from __future__ import annotations
 
 import re
-from collections import namedtuple
+
+from iostats.base.named_tuple import NamedTuple
 
 INACTIVE, COMPLETE, RECOVERING = "INACTIVE", "COMPLETE", "RECOVERING"
 WAITING, WAITING_FOR_CLIENTS = "WAITING", "WAITING_FOR_CLIENTS"
 STATUSES = (INACTIVE, COMPLETE, RECOVERING, WAITING, WAITING_FOR_CLIENTS)
 UNDER_WAY = (RECOVERING, WAITING, WAITING_FOR_CLIENTS)
 
-RecoveryStatus = namedtuple("RecoveryStatus", "status started_s took_s left_s clients of evicted")
-RecoveryStatus.__doc__ = """
-What a `recovery_status` file says; None: it does not say.
 
-Attributes:
-    status: one of STATUSES; None where the file is of another form.
-    started_s: s since 1970, by the storage server's clock.
-    took_s: s, of COMPLETE; left_s: s until it ends without those that are missing, of RECOVERING.
-    clients: how many have come (RECOVERING) or recovered (COMPLETE), of all `of`.
-    evicted: how many did not come back in time, or could not be recovered.
-"""
+class RecoveryStatus(NamedTuple):
+    """The contents of a `recovery_status` file; missing values are None."""
+
+    status: str | None      # one of STATUSES; None for an unexpected format
+    started_s: int | None   # s since 1970, by the storage server's clock
+    took_s: int | None      # s, of COMPLETE
+    left_s: int | None      # s until it ends without those that are missing, of RECOVERING
+    clients: int | None     # how many have come (RECOVERING) or recovered (COMPLETE), of all `of`
+    of: int | None
+    evicted: int | None     # how many did not come back in time, or could not be recovered
+
 
 _LARGEST = 2**62
 _LINE = re.compile(r"([\w -]{1,40}): (\S{1,60}).*")
@@ -56,9 +58,9 @@ evicted=None)
     """
     values: dict[str, str] = {}
     for line in text[:4096].split("\n"):
-        found = _LINE.fullmatch(line.rstrip())
-        if found:
-            values.setdefault(found[1], found[2])
+        match = _LINE.fullmatch(line.rstrip())
+        if match:
+            values.setdefault(match[1], match[2])
     status = values.get("status")
     if status not in STATUSES:
         return RecoveryStatus(None, None, None, None, None, None, None)
@@ -66,15 +68,16 @@ evicted=None)
     pair = _PAIR.fullmatch(values.get("completed_clients" if status == COMPLETE else
                                       "connected_clients", ""))
     clients, of = (max(0, int(pair[1])), int(pair[2])) if pair else (None, None)
-    evicted = _number(values, "evicted_clients")
+    evicted = _parse_number(values, "evicted_clients")
     if status == COMPLETE and of is not None and clients is not None:
         evicted = max(0, of - clients)
     return RecoveryStatus(
-        status, _number(values, "recovery_start") or None,
-        _number(values, "recovery_duration") if status == COMPLETE else None,
-        _number(values, "time_remaining") if status == RECOVERING else None, clients, of, evicted)
+        status, _parse_number(values, "recovery_start") or None,
+        _parse_number(values, "recovery_duration") if status == COMPLETE else None,
+        _parse_number(values, "time_remaining") if status == RECOVERING else None, clients, of,
+        evicted)
 
 
-def _number(values: dict[str, str], key: str) -> int | None:
-    found = _NUMBER.fullmatch(values.get(key, ""))
-    return int(found[0]) if found and int(found[0]) < _LARGEST else None
+def _parse_number(values: dict[str, str], key: str) -> int | None:
+    match = _NUMBER.fullmatch(values.get(key, ""))
+    return int(match[0]) if match and int(match[0]) < _LARGEST else None

@@ -17,8 +17,8 @@ Sections are known by their title, never by their place: 2.16 and vendors add "R
 (us)", mdc begins with a "modify" section of one column.  2.16.1 prints "%% cum %%" there.
 
 Each cell that is not 0 becomes a Counter named COLUMN_rpcs_TITLE_BUCKET, such as
-`read_rpcs_pages_16`, so that delta.py treats it as any other: a row that is gone after it was
-there is a clear.
+`read_rpcs_pages_16`, so that delta.py treats it as any other: a row that was removed
+is a clear.
 
 Source: osc_rpc_stats_seq_show(), lustre/osc/lproc_osc.c; mdc_rpc_stats_seq_show(),
 lustre/mdc/lproc_mdc.c; 2.5 to 2.17.
@@ -31,8 +31,8 @@ from iostats.lustre.stats import (
     Counter,
     Reading,
     are_digits,
-    header_line,
     is_number,
+    parse_header_line,
     start_time,
 )
 
@@ -52,16 +52,17 @@ def parse(text: str, origin: str = "rpc_stats") -> Reading:
     gauges, title = {}, None
     for lineno, line in enumerate(text.split("\n"), 1):
         words = line.split()
-        if not words or (words[-1].lstrip("(").startswith("secs.") and header_line(line, times)):
+        if not words or (words[-1].lstrip("(").startswith("secs.")
+                         and parse_header_line(line, times)):
             continue
         if words in (["read", "write"], ["modify"]):
             columns, title = tuple(words), None
         elif columns and title is None:
-            title = _title(line)
+            title = _parse_title(line)
             if title is None:
                 raise StatsSyntaxError(origin, lineno, line, "a section's title")
         elif title is not None and words[0][-1] == ":" and is_number(words[0][:-1]):
-            if not _row(words, columns, title, counters):
+            if not _parse_row(words, columns, title, counters):
                 raise StatsSyntaxError(origin, lineno, line, '"<n>: <rpcs> <%> <cum %> | ..."')
         else:
             name, colon, value = line.partition(":")
@@ -72,7 +73,7 @@ def parse(text: str, origin: str = "rpc_stats") -> Reading:
     return Reading(counters, times.get("snapshot_time"), start_time(times), gauges)
 
 
-def _title(line: str) -> str | None:
+def _parse_title(line: str) -> str | None:
     """The section's name in counters: "pages" of "pages per rpc    rpcs   % cum % | ..."."""
     head = line.partition("%")[0].rstrip()
     for column_word in ("rpcs", "count"):
@@ -82,9 +83,9 @@ def _title(line: str) -> str | None:
     return None
 
 
-def _row(words: list[str], columns: tuple[str, ...], title: str,
-         counters: dict[str, Counter]) -> bool:
-    """Take the row `words` into `counters`; False when it is not of its form."""
+def _parse_row(words: list[str], columns: tuple[str, ...], title: str,
+               counters: dict[str, Counter]) -> bool:
+    """Take the row `words` into `counters`; False for an unexpected format."""
     cells = [words[place:place + 3] for place in range(1, len(words), 4)]
     if (len(words) != 4 * len(columns) or set(words[4::4]) - {"|"}
             or not all(map(are_digits, cells))):

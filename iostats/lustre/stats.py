@@ -11,7 +11,7 @@ Lustre `stats` files: llite, osc, mdc and md_stats all print this one form.
     open                      23 samples [usecs] 31 8117 61403 402653184
 
 A counter still at zero has no line: an absent name means 0, never "unknown".  What a file
-shows decides, never the release: vendors backport.  A line that is not of this form, or has
+shows decides, never the release: vendors backport.  A line in an unexpected format, or with
 impossible numbers, invalidates its own counter and no other: Reading.bad says which.
 
 Source: lprocfs_stats_seq_show() and lprocfs_stats_header(), lustre/obdclass/lprocfs_status.c,
@@ -20,9 +20,8 @@ Source: lprocfs_stats_seq_show() and lprocfs_stats_header(), lustre/obdclass/lpr
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 from iostats.base.errors import StatsSyntaxError
+from iostats.base.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,46 +39,52 @@ _HAVE_SUMS = ("bytes", "usec", "usecs")         # in each release; 0 would stand
 # A wall clock is never before 2001-09-09.  2.15.0 and 2.15.1 print seconds since boot
 # instead, and a start_time of 0.000000000 (LU-16231, fixed in 2.15.2).
 FIRST_WALL_CLOCK_NS = 1_000_000_000 * 1_000_000_000
+# Gauges: the moment of an answer, which must not be that of the start; and, by the beginning of
+# their names, counts that show that all counters restarted, or that these are full.
+ANSWERED, MAY_RESTART = "answered", "may restart: "
 
-Counter = namedtuple("Counter", "samples unit min max sum sumsq", defaults=(None, None, None, None))
-Counter.__doc__ = """
-One counter as the kernel prints it.
 
-Attributes:
-    samples: how often it was added to; a count.
-    unit: as printed: bytes, pages, regs, reqs, usec, usecs, rpcs, ...
-    min, max, sum, sumsq: in that unit, since the last clear; None where the line has none.
-        `sumsq` wraps modulo 2**64 (up to 2.16) or stays at 2**63-1: opaque.
-"""
+class Counter(NamedTuple):
+    """One counter as the kernel prints it."""
 
-Reading = namedtuple("Reading", "counters snapshot_ns start_ns gauges bad", defaults=({}, {}))
-Reading.__doc__ = """
-One counter file, read once.
+    samples: int    # how often it was added to; a count
+    unit: str       # as printed: bytes, pages, regs, reqs, usec, usecs, rpcs, ...
+    # min, max, sum, sumsq: in that unit, since the last clear; None where the line has none.
+    # `sumsq` wraps modulo 2**64 (up to 2.16) or stays at 2**63-1: opaque.
+    min: int | None = None
+    max: int | None = None
+    sum: int | None = None
+    sumsq: int | None = None
 
-Attributes:
-    counters: name -> Counter; an absent name is a counter still at 0.
-    snapshot_ns: when the kernel printed it; ns of the wall clock, or of the time since boot
-        (2.15.0, 2.15.1); None where the file has no header.
-    start_ns: when the counters were allocated or last cleared, ns of the wall clock; 0 where
-        the file prints none yet (2.15.0, 2.15.1; rpc_stats up to 2.15.8 until it is cleared);
-        None where it has no such line (up to 2.14, enable_stats_header=0).
-    gauges: name -> number of now; never a difference (rpc_stats only).
-    bad: name -> what is wrong with its line; such a counter is not in `counters`, and is not 0.
-        The name "" is for a line without a readable name: it may be that of any absent counter.
-"""
+
+class Reading(NamedTuple):
+    """One counter file, read once."""
+
+    counters: dict[str, Counter]    # name -> Counter; an absent name is a counter still at 0
+    # when the kernel printed it; ns of the wall clock, or of the time since boot (2.15.0, 2.15.1);
+    # None where the file has no header
+    snapshot_ns: int | None
+    # when the counters were allocated or last cleared, ns of the wall clock; 0 where the file
+    # prints none yet (2.15.0, 2.15.1; rpc_stats up to 2.15.8 until it is cleared); None where it
+    # has no such line (up to 2.14, enable_stats_header=0)
+    start_ns: int | None
+    gauges: dict[str, int] = {}     # name -> number of now; never a difference
+    # name -> what is wrong with its line; such a counter is not in `counters`, and is not 0. The
+    # name "" is for a line without a readable name: it may be that of any absent counter.
+    bad: dict[str, str] = {}
 
 
 def is_plain_sum(metric: str) -> bool:
     """
-    False for a sum of squares (NAME_us2, see metrics.py): of network requests no report shows it,
-    and it would be a quarter of each message.
+    False for a sum of squares (NAME_us2, see metrics.py): reports do not use those of network
+    requests, a quarter of each message.
     """
     return not metric.endswith("_us2")
 
 
 def parse(text: str, origin: str = "stats") -> Reading:
     """
-    The Reading in the text of one `stats` file; what is wrong in it is in its `bad`.
+    Parse the text of one `stats` file into a Reading; its `bad` lists the errors.
 
     Names may contain blanks (read_ahead_stats up to 2.14), names in _MAY_REPEAT that stand twice
     are added, and `lctl` of 2.17 cuts off the last character of each line for ordinary users,
@@ -92,15 +97,16 @@ def parse(text: str, origin: str = "stats") -> Reading:
         if not line or line.isspace():
             continue
         head, samples_word, rest = line.partition(" samples [")
-        name, counter = _counter(head, rest) if samples_word else (_first_word(line), None)
+        name, counter = _parse_counter(head, rest) if samples_word else (_get_first_word(line),
+                                                                         None)
         if counter is None:
-            if samples_word or not header_line(line, times):
+            if samples_word or not parse_header_line(line, times):
                 bad.setdefault(name, str(StatsSyntaxError(origin, lineno, line)))
             continue
-        expected = impossible(counter)
+        expected = find_impossible(counter)
         if name in counters and not expected:
-            counter = added(counters[name], counter)
-            expected = (impossible(counter) if name.startswith(_MAY_REPEAT)
+            counter = add_counters(counters[name], counter)
+            expected = (find_impossible(counter) if name.startswith(_MAY_REPEAT)
                         else "one line for each counter")
         if expected:
             bad.setdefault(name, str(StatsSyntaxError(origin, lineno, line, expected)))
@@ -110,9 +116,9 @@ def parse(text: str, origin: str = "stats") -> Reading:
     return Reading(counters, times.get("snapshot_time"), start_time(times), {}, bad)
 
 
-def impossible(counter: Counter) -> str:
+def find_impossible(counter: Counter) -> str:
     """
-    What is impossible in these numbers, as the rule that they break; "" where nothing is.
+    Return the rule that these numbers break; "" if they are possible.
 
     A sum of many releases is printed negative when it is past 2**63, and goes on from 0 at 2**64;
     a sum that is as large needs samples and a maximum that can make it up.  The minimum is
@@ -121,7 +127,7 @@ def impossible(counter: Counter) -> str:
     samples, _, low, high, total, _ = counter
     if not 0 <= samples < _LIMIT:
         return "a count of 0 to 2**63-1"
-    if total is None:
+    if total is None or low is None or high is None:
         return ""
     if not (0 <= low < _LIMIT and 0 <= high < _LIMIT and -_LIMIT <= total < _LIMIT):
         return "a minimum, maximum and sum below 2**63"
@@ -132,8 +138,8 @@ def impossible(counter: Counter) -> str:
     return ""
 
 
-def header_line(line: str, times: dict[str, int]) -> bool:
-    """Take a header line into `times` (name -> ns); False when the line is none."""
+def parse_header_line(line: str, times: dict[str, int]) -> bool:
+    """Add a header line to `times` (name -> ns); False if the line is no header."""
     words = line.replace("(", "").replace(")", "").split()
     name = words[0].rstrip(":") if words else ""
     if name not in HEADERS or len(words) != 3:
@@ -171,14 +177,15 @@ def is_number(text: str) -> bool:
 
 
 def are_digits(words: Sequence[str]) -> bool:
-    """True when each of `words` is a number without a minus: one look for all of them."""
+    """True if each of `words` is a number without a minus sign."""
     together = "".join(words)
     return together.isdigit() and together.isascii() and max(map(len, words)) <= 20
 
 
-def _counter(head: str, rest: str) -> tuple[str, Counter | None]:
+def _parse_counter(head: str, rest: str) -> tuple[str, Counter | None]:
     """
-    (name, Counter) of what stands before and after ` samples [`; None if it is not of its form.
+    Return (name, Counter) of the text before and after ` samples [`; None for an unexpected
+    format.
     """
     name, _, samples = head.rstrip().rpartition(" ")
     unit, bracket, fields = rest.partition("]")
@@ -197,14 +204,14 @@ def _as_name(text: str) -> str:
     return name if len(name) <= _LONGEST_NAME and name.isascii() and name.isprintable() else ""
 
 
-def _first_word(line: str) -> str:
-    """The name that begins a line which is cut off later; "" where it may be cut off itself."""
+def _get_first_word(line: str) -> str:
+    """Return the first word of a truncated line; "" if the word itself may be truncated."""
     name, blank, _ = line.strip().partition(" ")
     return _as_name(name) if blank else ""
 
 
-def added(a: Counter, b: Counter) -> Counter:
-    """Two counters that the kernel printed under one name, as one."""
+def add_counters(a: Counter, b: Counter) -> Counter:
+    """Add two counters that the kernel printed under one name."""
     def both(join: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
         return None if x is None or y is None else join(x, y)
     return Counter(a.samples + b.samples, a.unit, both(min, a.min, b.min),
@@ -213,7 +220,7 @@ def added(a: Counter, b: Counter) -> Counter:
 
 def split_llite_name(name: str) -> tuple[str, str] | None:
     """
-    (file system, instance) of a directory below llite/, or None.
+    Return (file system, instance) of a directory below llite/, or None.
 
     A file system name may contain "-", so the name is cut from the right.
 
@@ -226,7 +233,7 @@ def split_llite_name(name: str) -> tuple[str, str] | None:
 
 def split_target_name(name: str) -> tuple[str, str, str] | None:
     """
-    (file system, target, instance) of a directory below osc/ or mdc/, or None.
+    Return (file system, target, instance) of a directory below osc/ or mdc/, or None.
 
     None is also for a server's own connections ("lustre-OST0000-osc-MDT0000"), which are
     not a client's.
@@ -240,6 +247,16 @@ def split_target_name(name: str) -> tuple[str, str, str] | None:
     if kind in ("osc", "mdc") and file_system and target and _is_hex(instance):
         return file_system, target, instance
     return None
+
+
+def parse_file_system(target: str) -> str:
+    """
+    Return the file system of a target; "" of the MGS.
+
+    >>> [parse_file_system(name) for name in ("my-fs-OST000f", "MGS")]
+    ['my-fs', '']
+    """
+    return target.rpartition("-")[0]
 
 
 def _is_hex(text: str) -> bool:

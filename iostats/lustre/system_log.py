@@ -13,6 +13,7 @@ The kernel's log: what disks, file systems of targets, memory and network interf
     Out of memory: Killed process 4711 (solver) total-vm:65011712kB, anon-rss:62914560kB, ...
     mlx5_core 0000:41:00.0 ib0: Link down
     hfi1 0000:81:00.0: hfi1_0: 8051: Link down
+    cxi_ss1 0000:21:00.0: cxi0[hsn0] CXI_EVENT_LINK_DOWN
 
 Only whole messages have a kind, as kernels 3.10 to 6.x print them.  A process chooses its name, up
 to 15 bytes: it stands for itself alone, and a task is one of Lustre's by the names of its threads.
@@ -21,34 +22,34 @@ Sources: save_error_info() and __ext4_error(), fs/ext4/super.c, as Lustre builds
 jbd2; zio_suspend(), mmp_thread() of OpenZFS 0.7 to 2.4; print_req_error(), block/ (3.10:
 blk_update_request()); nvme_timeout(), drivers/nvme/host/pci.c; fail_path(), drivers/md/dm-mpath.c;
 raid1.c, raid10.c, raid5.c; check_hung_task(), kernel/hung_task.c; oom_kill_process(),
-mm/oom_kill.c; mlx5e_update_carrier(), en_main.c of mlx5; handle_8051_interrupt(), chip.c of hfi1.
+mm/oom_kill.c; mlx5e_update_carrier(), en_main.c of mlx5; handle_8051_interrupt(), chip.c of hfi1;
+cass_phy_link_down(), cass_phy.c of the cxi driver (Slingshot host software 12.0 to 14.0).
 """
 
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 
 from iostats.base.errors import one_line
+from iostats.base.named_tuple import NamedTuple
 
 BACKEND_ERROR, READ_ONLY, POOL_SUSPENDED = "backend_error", "read_only", "pool_suspended"
 DISK_ERROR, DISK_TIMEOUT, DISK_FAILED = "disk_error", "disk_timeout", "disk_failed"
 PATH_FAILED, HUNG_TASK = "path_failed", "hung_task"
 OUT_OF_MEMORY, LINK_DOWN = "out_of_memory", "link_down"
-# Of what a target is kept on: a storage server's.
+# About the storage of targets, on storage servers.
 OF_STORAGE = (BACKEND_ERROR, READ_ONLY, POOL_SUSPENDED, DISK_ERROR, DISK_TIMEOUT, DISK_FAILED,
               PATH_FAILED)
 KINDS = (*OF_STORAGE, HUNG_TASK, OUT_OF_MEMORY, LINK_DOWN)
 
-SystemMessage = namedtuple("SystemMessage", "kind device text")
-SystemMessage.__doc__ = """
-What the kernel reports of something below Lustre.
 
-Attributes:
-    kind: one of KINDS.
-    device: a block device ("dm-3", "8:16" of a path), a ZFS pool, a process, or an interface.
-    text: one line, fit for a terminal.
-"""
+class SystemMessage(NamedTuple):
+    """A message of the kernel about storage, memory, a hung thread or a network interface."""
+
+    kind: str    # one of KINDS
+    device: str  # a block device ("dm-3", "8:16" of a path), a ZFS pool, a process, or an interface
+    text: str    # one line, fit for a terminal
+
 
 _LONGEST_TEXT = 300
 _DEVICE = r"(?P<device>[A-Za-z0-9!:._-]{1,64})"
@@ -110,18 +111,21 @@ _FORMS: dict[str, list[tuple[str, str]]] = {
     "hfi1 ": [
         (LINK_DOWN, r"hfi1 [0-9a-f:.]{7,12}: (?P<device>hfi1_\d{1,3}): 8051: Link down"
                     r"(?: \(ignoring downgrade\))?")],
+    "cxi_ss1 ": [
+        (LINK_DOWN, r"cxi_ss1 [0-9a-f:.]{7,12}: (?P<device>cxi\d{1,5})\[[\w.-]{0,16}\] "
+                    r"CXI_EVENT_LINK_DOWN")],
 }
 STARTS = tuple(start.encode() for start in _FORMS)
 _compiled: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 
 
-def message(text: str) -> SystemMessage | None:
+def parse_message(text: str) -> SystemMessage | None:
     """
-    What a line of the kernel's log reports; None where it is of no kind.
+    Parse a line of the kernel's log; None if it is of no known kind.
 
-    >>> message("md/raid1:md0: Disk failure on sdb1, disabling device.").device
+    >>> parse_message("md/raid1:md0: Disk failure on sdb1, disabling device.").device
     'md0'
-    >>> message("Killed process 7 (a) total-vm:9kB, anon-rss:2048kB, file-rss:0kB").text
+    >>> parse_message("Killed process 7 (a) total-vm:9kB, anon-rss:2048kB, file-rss:0kB").text
     'killed a, out of memory (2 MiB)'
     """
     start = next((start for start in _FORMS if text.startswith(start)), "")
@@ -131,10 +135,10 @@ def message(text: str) -> SystemMessage | None:
         _compiled[start] = [(kind, re.compile(form)) for kind, form in _FORMS[start]]
     text = text.rstrip()
     for kind, form in _compiled[start]:
-        found = form.fullmatch(text)
-        if found:
-            device = one_line(found["device"])
+        match = form.fullmatch(text)
+        if match:
+            device = one_line(match["device"])
             if kind == OUT_OF_MEMORY:
-                text = f"killed {device}, out of memory ({int(found['anon_kb']) // 1024} MiB)"
+                text = f"killed {device}, out of memory ({int(match['anon_kb']) // 1024} MiB)"
             return SystemMessage(kind, device, one_line(text)[:_LONGEST_TEXT])
     return None

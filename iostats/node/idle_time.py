@@ -1,6 +1,6 @@
 """
-What a node does to its file systems while no job is there: daemons, a health checker that stats
-all day.  As much of it is in the numbers of every job.
+A node's own I/O between two jobs: daemons, a health checker that calls stat all day.  As much of it
+is in the numbers of every job.
 
     DIRECTORY/NODE.quiet            llite's counters after the last job, a snapshot
     DIRECTORY/KEY%20NODE.quiet      the same, when a job's prolog has taken it for that job
@@ -13,8 +13,8 @@ it to NODE.idle.  So an interval is in one job's hands at most, and whatever is 
 prologs at once, a prolog or epilog that was killed) leaves none.
 
 Not used: less than SHORTEST_S, since what follows a job is not what a node does all day; more than
-LONGEST_S, since then hooks may have been switched off, and jobs gone by unseen; an interval with
-another job's cgroup, or a user's session, at either end; file systems whose counters began again.
+LONGEST_S, since then hooks may have been switched off, and jobs have run unseen; an interval with
+another job's cgroup, or a user's session, at either end; file systems whose counters were reset.
 A user who comes and goes in between is not seen, and the processes that a job leaves behind are
 the node's.
 
@@ -27,16 +27,27 @@ from __future__ import annotations
 import os
 
 from iostats.base import private_files
-from iostats.base.job_id import as_filename
+from iostats.base.job_id import make_filename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import TypedDict
 
+    from iostats.totals.received_report import SentIdle, SentReport
     from iostats.totals.snapshot import Snapshot
 
-    # file system -> {"seconds": of idle time, "values": {metric: amount}, "at": seconds since boot}
-    Known = dict[str, dict[str, Any]]
+    class Idle(SentIdle):
+        """The idle I/O of a file system; `at`: when it was measured last, seconds since boot."""
+
+        at: float
+
+    Known = dict[str, Idle]             # by file system
+
+    class Stored(TypedDict):
+        """NODE.idle."""
+
+        boot_id: str
+        file_systems: Known
 
 SHORTEST_S, LONGEST_S = 60.0, 86400.0
 MEMORY_S = 4 * 3600.0
@@ -48,54 +59,54 @@ _FIRST_USER = 1000                  # uids below are the system's
 
 # -- a prolog ------------------------------------------------------------------------------------
 
-def take(directory: str, node: str, start_path: str, root: str) -> None:
-    """The job whose start will be `start_path` is the first one after an idle time, if any."""
-    mine = _of_job(start_path)
+def claim(directory: str, node: str, start_path: str, root: str) -> None:
+    """Claim the idle time before the job whose start will be `start_path`, if there is one."""
+    job_path = _make_claimed_path(start_path)
     try:
-        os.rename(_quiet(directory, node), mine)
+        os.rename(_make_idle_path(directory, node), job_path)
     except OSError:
         return                                              # the first job that is measured here
     if has_users(root):
-        _forget(mine)
+        _delete(job_path)
 
 
 def is_over(directory: str, node: str, start_path: str, is_alone: bool = True) -> None:
     """
-    A job is there: what one that has left keeps meanwhile begins no idle time.
+    End the idle time: a job is here, so the counters that another job left no longer begin one.
 
     `is_alone`: no other job has begun at the same time as the one of `start_path`.
     """
-    _forget(_quiet(directory, node))
+    _delete(_make_idle_path(directory, node))
     if not is_alone:
-        _forget(_of_job(start_path))
+        _delete(_make_claimed_path(start_path))
 
 
 # -- an epilog -----------------------------------------------------------------------------------
 
-def measured(directory: str, node: str, start_path: str, start: Snapshot,
-             is_alone: bool) -> dict[str, Any]:
+def report_idle_io(directory: str, node: str, start_path: str, start: Snapshot,
+                   is_alone: bool) -> SentReport:
     """
-    What is known of the node's own I/O, with the time before `start`, as members of the report.
+    The node's own I/O, including the time before `start`, as members of the report.
 
     `is_alone`: there was no other job at the start, as far as cgroups tell.
     """
-    path = os.path.join(directory, as_filename(node) + ".idle")
+    path = os.path.join(directory, make_filename(node) + ".idle")
     now_s = start.boot_ns / 1e9
-    known = _loaded(path, start.boot_id, now_s)
-    found = _since(_of_job(start_path), start) if is_alone else None
-    if found:
-        seconds, gains = found
+    known = _load(path, start.boot_id, now_s)
+    idle = _load_gains(_make_claimed_path(start_path), start) if is_alone else None
+    if idle:
+        seconds, gains = idle
         for name, values in gains.items():
-            known[name] = _with(known.get(name), seconds, values, now_s)
-        _keep(path, {"boot_id": start.boot_id, "file_systems": known})
-    return {"idle": {name: {"seconds": one["seconds"], "values": one["values"]}
-                     for name, one in known.items()}} if known else {}
+            known[name] = _add_interval(known.get(name), seconds, values, now_s)
+        _store(path, {"boot_id": start.boot_id, "file_systems": known})
+    return {"idle": {name: {"seconds": entry["seconds"], "values": entry["values"]}
+                     for name, entry in known.items()}} if known else {}
 
 
-def keep_quiet(directory: str, node: str, end: Snapshot, root: str) -> None:
-    """Keep the counters of `end`, the last thing that a job did here, where no user is left."""
+def store_idle_start(directory: str, node: str, end: Snapshot, root: str) -> None:
+    """Store the counters of `end`, the last reading of a job, if no user is left on the node."""
     from iostats.totals import snapshot as snapshots
-    path = _quiet(directory, node)
+    path = _make_idle_path(directory, node)
     if has_users(root):
         return
     files = tuple(file for file in end.files if file.source in ("llite", "uuid")
@@ -105,7 +116,7 @@ def keep_quiet(directory: str, node: str, end: Snapshot, root: str) -> None:
 
 
 def has_users(root: str) -> bool:
-    """Whether a user has a session on the node, as far as systemd's cgroups tell (v1 or v2)."""
+    """True if a user has a session on the node, by systemd's cgroups (v1 or v2)."""
     for above in ("user.slice", "systemd/user.slice"):
         try:
             names = os.listdir(os.path.join(root, "sys/fs/cgroup", above))
@@ -119,13 +130,13 @@ def has_users(root: str) -> bool:
     return False
 
 
-def _since(path: str, start: Snapshot) -> tuple[float, dict[str, dict[str, int]]] | None:
-    """(seconds, {file system: {metric: gain}}) between a kept snapshot and `start`, if usable."""
+def _load_gains(path: str, start: Snapshot) -> tuple[float, dict[str, dict[str, int]]] | None:
+    """(seconds, {file system: {metric: gain}}) between a stored snapshot and `start`, if usable."""
     from iostats.base.errors import IostatsError
     from iostats.node import sources
     from iostats.totals import delta
     from iostats.totals import snapshot as snapshots
-    from iostats.totals.llite_values import in_short, made_once
+    from iostats.totals.llite_values import compute_once, is_time, select_short
     try:
         quiet = snapshots.decode(private_files.read_text(path).encode("latin-1"), path)
     except (OSError, IostatsError):
@@ -136,20 +147,21 @@ def _since(path: str, start: Snapshot) -> tuple[float, dict[str, dict[str, int]]
         return None
     gains: dict[str, dict[str, int]] = {}
     doubtful = set()
-    for one in delta.between(quiet, start, {"llite": sources.known()["llite"]}):
-        if one.values is None or one.why or one.lower_bound:
-            doubtful.add(one.file_system)
+    for change in delta.compute_deltas(quiet, start, {"llite": sources.list_sources()["llite"]}):
+        if change.values is None or change.why or change.lower_bound:
+            doubtful.add(change.file_system)
             continue
-        sums = gains.setdefault(one.file_system, {})
-        for metric, gain in in_short(made_once(one.values)).items():
-            sums[metric] = sums.get(metric, 0) + gain
+        sums = gains.setdefault(change.file_system, {})
+        for metric, gain in select_short(compute_once(change.values)).items():
+            if not is_time(metric):
+                sums[metric] = sums.get(metric, 0) + gain
     return seconds, {name: sums for name, sums in gains.items() if name not in doubtful}
 
 
-def _with(known: dict[str, Any] | None, seconds: float, values: dict[str, int],
-          now_s: float) -> dict[str, Any]:
-    """What is known of a file system with one interval more; MEMORY_S of it at most."""
-    before = known or {"seconds": 0.0, "values": {}}
+def _add_interval(idle: Idle | None, seconds: float, values: dict[str, int],
+                  now_s: float) -> Idle:
+    """A file system's idle I/O with one interval more; at most MEMORY_S of it."""
+    before: Idle = idle or {"seconds": 0.0, "values": {}, "at": now_s}
     left = max(0.0, MEMORY_S - seconds)
     share = min(1.0, left / before["seconds"]) if before["seconds"] else 0.0
     sums = {metric: value * share for metric, value in before["values"].items()}
@@ -160,64 +172,68 @@ def _with(known: dict[str, Any] | None, seconds: float, values: dict[str, int],
             "values": {metric: value for metric, value in rounded.items() if 0 < value < _MOST}}
 
 
-def _loaded(path: str, boot_id: str, now_s: float) -> Known:
-    """What was kept in this boot, and is not too old; what is damaged is left out."""
+def _load(path: str, boot_id: str, now_s: float) -> Known:
+    """The idle I/O stored in this boot that is recent enough; damaged parts are skipped."""
     from iostats.base import strict_json
     try:
-        kept = strict_json.loads(private_files.read_text(path).encode("latin-1"))
-        if not boot_id or kept["boot_id"] != boot_id:
+        stored: Stored = strict_json.loads(private_files.read_text(path).encode("latin-1"))
+        if not boot_id or stored["boot_id"] != boot_id:
             return {}
-        found = {name: one for name, one in kept["file_systems"].items()
-                 if _is_name(name) and _is_of_its_form(one) and 0 <= now_s - one["at"] <= _KEPT_S}
+        entries = {name: entry for name, entry in stored["file_systems"].items()
+                   if _is_name(name) and _is_valid_entry(entry)
+                   and 0 <= now_s - entry["at"] <= _KEPT_S}
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return {}
-    return found if len(found) <= _MOST_NAMES else {}
+    return entries if len(entries) <= _MOST_NAMES else {}
 
 
-def _is_of_its_form(one: Any) -> bool:
-    return (set(one) == {"seconds", "values", "at"} and _is_number(one["at"])
-            and _is_number(one["seconds"]) and SHORTEST_S <= one["seconds"] <= LONGEST_S
-            and len(one["values"]) <= _MOST_NAMES
+def _is_valid_entry(entry: Idle) -> bool:
+    return (set(entry) == {"seconds", "values", "at"} and _is_number(entry["at"])
+            and _is_number(entry["seconds"]) and SHORTEST_S <= entry["seconds"] <= LONGEST_S
+            and len(entry["values"]) <= _MOST_NAMES
             and all(_is_name(metric) and _is_number(value) and 0 <= value < _MOST
-                    for metric, value in one["values"].items()))
+                    for metric, value in entry["values"].items()))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_name(name: Any) -> bool:
+def _is_name(name: object) -> bool:
     return isinstance(name, str) and name.isprintable() and len(name) <= _LONGEST_NAME
 
 
-def _keep(path: str, kept: dict[str, Any]) -> None:
+def _store(path: str, stored: Stored) -> None:
     import json
-    _write(path, json.dumps(kept, separators=(",", ":")).encode())
+    _write(path, json.dumps(stored, separators=(",", ":")).encode())
 
 
-def _write(path: str, data: bytes) -> None:
-    """Whole or not at all; a crash of the machine ends the boot, and with it what this is for."""
+def _write(path: str, data: bytes | bytearray) -> None:
+    """
+    Write a file completely or not at all, without sync: it is invalid after a crash of the machine
+    anyway.
+    """
     try:
-        private_files.write_whole(path, data, sync=False)
+        private_files.write_atomically(path, data, sync=False)
     except OSError:                                         # the disk is full
-        _forget(path)
+        _delete(path)
 
 
-def forget(start_path: str) -> None:
-    """The job has gone, and what its prolog has taken with it."""
-    _forget(_of_job(start_path))
+def delete(start_path: str) -> None:
+    """Remove the idle time that the prolog of this job has claimed: the job is over."""
+    _delete(_make_claimed_path(start_path))
 
 
-def _forget(path: str) -> None:
+def _delete(path: str) -> None:
     try:
-        private_files.forget(path)
+        private_files.remove_if_present(path)
     except OSError:
-        pass                                                # of its other files it is told
+        pass                                                # its other files report it
 
 
-def _quiet(directory: str, node: str) -> str:
-    return os.path.join(directory, as_filename(node) + ".quiet")
+def _make_idle_path(directory: str, node: str) -> str:
+    return os.path.join(directory, make_filename(node) + ".quiet")
 
 
-def _of_job(start_path: str) -> str:
+def _make_claimed_path(start_path: str) -> str:
     return start_path[:-len(".start")] + ".quiet"

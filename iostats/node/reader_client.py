@@ -20,7 +20,7 @@ import time
 from iostats.base import strict_json
 from iostats.base.errors import one_line
 from iostats.lustre.paths import File
-from iostats.totals.snapshot import reason
+from iostats.totals.snapshot import explain_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,46 +31,47 @@ LONGEST_ANSWER = 64 << 20
 
 
 class ReaderError(Exception):
-    """Why the reader gave nothing that can be used."""
+    """The reason for which the reader's answer cannot be used."""
 
 
-def filled(files: list[File], refused: Container[int], path: str,
-           say: Callable[[str], None]) -> tuple[list[File], set[str]]:
+def fill_files(files: list[File], refused: Container[int], path: str,
+               emit: Callable[[str], None]) -> tuple[list[File], set[str]]:
     """
-    (`files` with those that were refused as the reader at `path` sees them, {sources it gave}).
+    Return (`files` with those that were refused as the reader at `path` sees them, {sources it
+    gave}).
 
-    Everything else stays as it is.  `refused`: the errnos that count as a refusal.  `say`
+    Everything else stays as it is.  `refused`: the errnos that count as a refusal.  `emit`
     gets one line where the reader was of no use.
     """
     try:
         answer = ask(path)
     except ReaderError as error:
-        say(f"reader {path}: {one_line(error)}; going on without")
+        emit(f"reader {path}: {one_line(error)}; continuing without")
         return files, set()
-    found: list[File] = []
+    completed: list[File] = []
     gave: set[str] = set()
     still = ""
     for file in files:
         if file.errno in refused:
-            theirs = answer.get((file.source, file.name))
-            if theirs is not None and not theirs.errno:
-                file = theirs
+            answered = answer.get((file.source, file.name))
+            if answered is not None and not answered.errno:
+                file = answered
                 gave.add(file.source)
             else:
-                if theirs is not None and theirs.errno == errno.EPERM:
-                    file = theirs                # our EACCES hides that not even root may
-                still = reason(file.errno if theirs is None else theirs.errno)
-        found.append(file)
+                if answered is not None and answered.errno == errno.EPERM:
+                    file = answered                # our EACCES hides that not even root may
+                still = explain_code(file.errno if answered is None else answered.errno)
+        completed.append(file)
     if still and not gave:
-        say(f"reader {path}: it may not read them either ({still}); going on without")
-    return found, gave
+        emit(f"reader {path}: it may not read them either ({still}); continuing without")
+    return completed, gave
 
 
 def ask(path: str) -> dict[tuple[str, str], File]:
-    """{(source, name): File} of what the reader at `path` sees; ReaderError."""
+    """Return {(source, name): File} as read by the reader at `path`; ReaderError."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            return files_in(_answer(connection, path, time.monotonic() + ANSWER_WITHIN_S))
+            return decode_files(_answer(connection, path, time.monotonic() + ANSWER_WITHIN_S))
     except socket.timeout:
         raise ReaderError(f"no whole answer within {ANSWER_WITHIN_S:g} s") from None
     except OSError as error:
@@ -105,12 +106,12 @@ def _answer(connection: socket.socket, path: str, until: float) -> bytes:
     return b"".join(parts)
 
 
-def files_in(data: bytes) -> dict[tuple[str, str], File]:
-    """{(source, name): File} of the answer of `show --json`; ReaderError."""
+def decode_files(data: bytes) -> dict[tuple[str, str], File]:
+    """Return {(source, name): File} of the answer of `show --json`; ReaderError."""
     try:
-        found = {}
-        for one in strict_json.loads(data)["files"]:
-            file = File(*(one[name] for name in File._fields))
+        files = {}
+        for entry in strict_json.loads(data)["files"]:
+            file = File(*(entry[name] for name in File._fields))
             if not (all(type(value) is str for value in (*file[:3], file.text))
                     and type(file.errno) is int and 0 <= file.errno < 4096):
                 raise ValueError
@@ -118,8 +119,8 @@ def files_in(data: bytes) -> dict[tuple[str, str], File]:
             file.text.encode("latin-1")
             if "\n" in file.path:
                 raise ValueError
-            found[file.source, file.name] = file
-        return found
+            files[file.source, file.name] = file
+        return files
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ReaderError(f"expected the answer of `show --json`, got {len(data)} bytes that begin "
                           f"with {data[:30].decode('latin-1')!r}") from None

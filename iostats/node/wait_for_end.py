@@ -23,18 +23,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WENT_ON = "the job was ended (SIGTERM) and its command went on"
-CUT = WENT_ON + ": what it did more than {:g} s after that is not counted"
-_END_NOT_KNOWN = "it is not known when the command ended: what it did after that is not counted"
+WENT_ON = "the job was ended (SIGTERM) and its command continued"
+CUT = WENT_ON + ": its I/O more than {:g} s after that is not counted"
+_END_NOT_KNOWN = "the end of the command is unknown: I/O after this reading is not counted"
 _NOT_OURS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
              signal.SIGALRM, signal.SIGXCPU)
-_FIRST_LOOK_S = 15.0
+_FIRST_CHECK_S = 15.0
 _sigterms: list[float] = []       # when SIGTERM came
 _wake_up: list[int] = []          # a pipe that ends the wait
 
 
+class EndNotSeen(Exception):
+    """The end of the command is not known; the text says why."""
+
+
 def listen() -> None:
-    """From now on no signal ends this process; called before it reports that it has started."""
+    """
+    Block the signals that would end this process; called before it reports that it has started.
+    """
     for number in _NOT_OURS:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: _sigterms.append(time.monotonic()))
@@ -48,42 +54,42 @@ def listen() -> None:
     signal.set_wakeup_fd(_wake_up[1], warn_on_full_buffer=False)
 
 
-def until_end(grace_s: float, stdin: int = 0, look: Callable[[], float] | None = None) -> str:
+def wait_for_end(grace_s: float, stdin: int = 0, check: Callable[[], float] | None = None) -> None:
     """
-    Wait for the end of the command; "" when it has ended, or why that is not known.
+    Wait for the end of the command; EndNotSeen.
 
-    `look()` is called on the way, and returns in how many seconds it wants to be called again.
+    `check()` is called on the way, and returns in how many seconds it wants to be called again.
     """
     if not _wake_up:
         listen()
-    look_at = time.monotonic() + _FIRST_LOOK_S if look is not None else math.inf
+    check_at = time.monotonic() + _FIRST_CHECK_S if check is not None else math.inf
     while True:
         left = max(0.0, _sigterms[0] + grace_s - time.monotonic()) if _sigterms else None
-        if not _sigterms and look is not None:          # with little time left, the counters alone
-            if time.monotonic() >= look_at:
-                look_at = time.monotonic() + look()
-            left = None if look_at == math.inf else max(0.0, look_at - time.monotonic())
+        if not _sigterms and check is not None:          # with little time left, the counters alone
+            if time.monotonic() >= check_at:
+                check_at = time.monotonic() + check()
+            left = None if check_at == math.inf else max(0.0, check_at - time.monotonic())
         try:
             ready, _, _ = select.select([stdin, _wake_up[0]], [], [], left)
             if stdin in ready and not os.read(stdin, 4096):
-                return ""
+                return
         except OSError:                                # it was closed, or is no such thing
-            return _END_NOT_KNOWN
+            raise EndNotSeen(_END_NOT_KNOWN) from None
         if _wake_up[0] in ready:
             os.read(_wake_up[0], 4096)
         if _sigterms and time.monotonic() >= _sigterms[0] + grace_s:
-            return CUT.format(grace_s)
+            raise EndNotSeen(CUT.format(grace_s))
 
 
-def without_failing(made: Callable[[], Callable[[], float]]) -> Callable[[], float]:
+def guard_failure(made: Callable[[], Callable[[], float]]) -> Callable[[], float]:
     """The function that `made()` makes, when it is first called; after a failure, never again."""
-    found: list[Callable[[], float]] = []
+    checks: list[Callable[[], float]] = []
 
-    def look() -> float:
+    def scan() -> float:
         try:
-            if not found:
-                found.append(made())
-            return found[0]()
+            if not checks:
+                checks.append(made())
+            return checks[0]()
         except Exception:                               # the counters, and the end, are worth more
             return math.inf
-    return look
+    return scan

@@ -5,46 +5,62 @@ The line that accounting_comment writes, read back: found in a comment, checked,
 from __future__ import annotations
 
 from binascii import crc32
+from typing import TYPE_CHECKING
 
 from iostats.report.accounting_comment import (
-    ALONE,
-    FATES,
+    BOUND_LETTERS,
+    COMMENT_CHARACTERS,
+    DATA_LETTERS,
     LETTERS,
     LONGEST_NUMBER,
     MARK,
     OTHERS,
-    OURS,
-    SHORT,
+    SHORT_NOTE,
     CommentEntry,
     CommentError,
 )
-from iostats.totals.bounds import NUMBERS, UPPER_BOUNDS
+from iostats.totals.bounds import LUSTRE, NUMBERS, UPPER_BOUNDS
 from iostats.totals.job_events import LOST, MAY_BE
-from iostats.totals.record import SCHEMA, Record
+from iostats.totals.record import Record
+from iostats.totals.record_part import SCHEMA
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Optional, TypedDict
 
     from iostats.report.accounting_comment import Pair
 
-_FATES = {letter: fate for fate, letter in FATES.items()}
+    class DecodedComment(TypedDict):
+        """The line as `decode` has read it; None: unknown."""
+
+        job: Optional[str]
+        attempt: Optional[int]
+        reported: int
+        expected: Optional[int]
+        missing_count: int
+        shared: int
+        started: Optional[float]
+        elapsed_s: Optional[float]
+        incomplete: bool
+        events: int             # their number
+        data: str               # as in a JobEvent
+        file_systems: list[CommentEntry]
+
+_FATES = {letter: fate for fate, letter in DATA_LETTERS.items()}
 _LOW = {letter: source for source, letter in LETTERS.items()}
 _SMALL = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
-def find(text: str) -> str | None:
-    """
-    Our part of a text with other things in it as well, or None.
+def find_comment(text: str) -> str | None:
+    """Find our text in a comment that may contain other texts; None without one.
 
     A damaged one comes as it is, so that `decode` can say so.
     """
-    text = small_letters(text)
+    text = lowercase_ascii(text)
     damaged, start = None, text.find(MARK)
     while start >= 0:
         end, another = start, text.find(MARK, start + 1)        # which no line has inside
-        while end < len(text) and end != another and text[end] in OURS:
+        while end < len(text) and end != another and text[end] in COMMENT_CHARACTERS:
             end += 1
         crc, at = 0, start
         for colon in range(start + len(MARK), end - 8):
@@ -57,20 +73,14 @@ def find(text: str) -> str | None:
     return damaged
 
 
-def small_letters(text: str) -> str:
-    """`text` with small letters; as sacctmgr does it, those of ASCII alone."""
+def lowercase_ascii(text: str) -> str:
+    """Convert `text` to small letters as sacctmgr does: only those of ASCII."""
     return text.translate(_SMALL)
 
 
-def decode(text: str) -> dict[str, Any]:
-    """
-    What the line `text` says, as a dict: job, attempt, reported, expected, missing_count, shared,
-    started, elapsed_s (None where not known), incomplete, events (how many), data (as of a
-    JobEvent), and file_systems: [CommentEntry].
-
-    CommentError where it is none, or is damaged.
-    """
-    text = small_letters(text.strip())
+def decode(text: str) -> DecodedComment:
+    """Parse the line `text`; CommentError if it is not such a line, or is damaged."""
+    text = lowercase_ascii(text.strip())
     if not text.startswith(MARK):
         raise CommentError(f"expected a text that begins with {MARK!r}, got {text[:40]!r}")
     body, _, crc = text.rpartition(":")
@@ -82,21 +92,21 @@ def decode(text: str) -> dict[str, Any]:
         fields = dict(field.split("=", 1) for field in head.split(","))
         reported, expected = fields["n"].split("/")
         return {
-            "job": _decoded(fields["j"]) if "j" in fields else None,
-            "attempt": _count(fields["a"]), "reported": _known(reported),
-            "expected": _count(expected), "missing_count": _known(fields["m"]),
-            "shared": _known(fields["x"]), "started": _time(fields["t"]),
-            "elapsed_s": _time(fields["e"]), "incomplete": fields.get("p") == "1",
-            "events": _known(fields["v"].rstrip("lm")) if "v" in fields else 0,
+            "job": _decode_name(fields["j"]) if "j" in fields else None,
+            "attempt": _decode_count(fields["a"]), "reported": _require_count(reported),
+            "expected": _decode_count(expected), "missing_count": _require_count(fields["m"]),
+            "shared": _require_count(fields["x"]), "started": _decode_time(fields["t"]),
+            "elapsed_s": _decode_time(fields["e"]), "incomplete": fields.get("p") == "1",
+            "events": _require_count(fields["v"].rstrip("lm")) if "v" in fields else 0,
             "data": _FATES.get(fields.get("v", "")[-1:], ""),
-            "file_systems": [_entry_of(entry) for entry in entries],
+            "file_systems": [_decode_entry(entry) for entry in entries],
         }
     except (KeyError, ValueError, TypeError) as error:
-        raise CommentError(f"{text[:40]!r}...: not of the form of docs/compact.md: "
+        raise CommentError(f"{text[:40]!r}...: unexpected format (docs/reference/compact.md): "
                            f"{error}") from None
 
 
-def _entry_of(text: str) -> CommentEntry:
+def _decode_entry(text: str) -> CommentEntry:
     name, *rest = text.split(",")
     fields: dict[str, str] = {}
     operations: dict[str, int] = {}
@@ -105,21 +115,21 @@ def _entry_of(text: str) -> CommentEntry:
         if key[:1] == ".":
             fields[key] = value                     # one that we don't know is of a later release
         else:
-            operation = OTHERS if key[:1] == "+" else _decoded(key)
-            operations[operation] = operations.get(operation, 0) + _known(value)
-    read, write, network = _counts(fields[".r"]), _counts(fields[".w"]), None
+            operation = OTHERS if key[:1] == "+" else _decode_name(key)
+            operations[operation] = operations.get(operation, 0) + _require_count(value)
+    read, write, network = _decode_pair(fields[".r"]), _decode_pair(fields[".w"]), None
     if ".nr" in fields:
-        network = (*_counts(fields[".nr"]), *_counts(fields[".nw"]))
-    more = _known(name[1:]) if name[:1] == "+" else 0
-    return CommentEntry("" if more else _decoded(name), more, read, write,
-                 None if read[0] is None else operations, network,
-                 _count(fields[".md"]) if ".md" in fields else None,
-                 {_LOW.get(letter, "") for letter in fields.get(".l", "")},
-                 frozenset(name for name, letter in ALONE.items()
-                           if letter in fields.get(".h", "")))
+        network = (*_decode_pair(fields[".nr"]), *_decode_pair(fields[".nw"]))
+    more = _require_count(name[1:]) if name[:1] == "+" else 0
+    return CommentEntry("" if more else _decode_name(name), more, read, write,
+                        None if read[0] is None else operations, network,
+                        _decode_count(fields[".md"]) if ".md" in fields else None,
+                        {_LOW.get(letter, "") for letter in fields.get(".l", "")},
+                        frozenset(name for name, letter in BOUND_LETTERS.items()
+                                  if letter in fields.get(".h", "")))
 
 
-def _count(text: str) -> int | None:
+def _decode_count(text: str) -> int | None:
     if text == "-":
         return None
     if not (text.isdigit() and len(text) <= LONGEST_NUMBER):
@@ -127,20 +137,20 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
-def _known(text: str) -> int:
-    """The same of what must be known."""
-    number = _count(text)
+def _require_count(text: str) -> int:
+    """Parse a count that must be present."""
+    number = _decode_count(text)
     if number is None:
         raise ValueError("expected a number, got '-'")
     return number
 
 
-def _counts(text: str) -> Pair:
-    one, slash, other = text.partition("/")
-    return _count(one), _count(other) if slash else None
+def _decode_pair(text: str) -> Pair:
+    left, slash, right = text.partition("/")
+    return _decode_count(left), _decode_count(right) if slash else None
 
 
-def _time(text: str) -> float | None:
+def _decode_time(text: str) -> float | None:
     if text == "-":
         return None
     value = float(text)
@@ -149,24 +159,24 @@ def _time(text: str) -> float | None:
     return value
 
 
-def _decoded(name: str) -> str:
+def _decode_name(name: str) -> str:
     if name == "%":
         return ""
-    first, *others = name.split("%")
-    found = first.encode()
-    for one in others:
-        found += bytes([int(one[:2], 16)]) + one[2:].encode()
-    return found.decode("utf-8", "surrogatepass")
+    first, *parts = name.split("%")
+    decoded = first.encode()
+    for part in parts:
+        decoded += bytes([int(part[:2], 16)]) + part[2:].encode()
+    return decoded.decode("utf-8", "surrogatepass")
 
 
-def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
+def make_record(decoded: DecodedComment, job: str | None = None) -> Record:
     """
-    What `decode` gave, in the shape of docs/record.schema.json: what is not there is None, {} or
-    []; `short` says that it is one.  `job`: its id, where the line does not have it.
+    Make a Record from the result of `decode`; members without data are None, {} or [], and `short`
+    marks it as a short form.  `job`: the id to use if the line has none.
     """
     started, elapsed_s = decoded["started"], decoded["elapsed_s"]
     ended = None if started is None or elapsed_s is None else round(started + elapsed_s, 3)
-    notes = [SHORT]
+    notes = [SHORT_NOTE]
     if decoded["shared"]:
         notes.append(f"other jobs were on {decoded['shared']} "
                      f"{'node' if decoded['shared'] == 1 else 'nodes'} of the job: the numbers are "
@@ -179,27 +189,27 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
     return Record.of({
         "schema": SCHEMA, "short": True,
         "job": {"id": job or decoded["job"] or "-", "attempt": decoded["attempt"], "user": None,
-                "started": started, "ended": ended, "elapsed_s": elapsed_s},
+                "started": started, "ended": ended, "elapsed_s": elapsed_s, "command": ""},
         "batch": None,
-        "harvest": None, "by_node": None,
+        "harvest": None, "by_node": None, "imported": None,
         "coverage": {"expected": decoded["expected"], "reported": decoded["reported"],
                      "missing": {}, "missing_count": decoded["missing_count"],
                      "complete": decoded["missing_count"] == 0
                                  and decoded["expected"] is not None,
-                     "refused": {}, "shared": {}, "node_seconds": None},
-        "file_systems": [_file_system(entry, incomplete) for entry in decoded["file_systems"]],
+                     "refused": {}, "shared": {}, "node_seconds": None, "cpus_of_node": None},
+        "file_systems": [_make_file_system(entry, incomplete) for entry in decoded["file_systems"]],
         "phases": [], "nodes": {}, "notes": notes, "events": None, "events_more": 0,
         "findings": None,
     })
 
 
-def _file_system(entry: CommentEntry, incomplete: bool) -> dict[str, Any]:
+def _make_file_system(entry: CommentEntry, incomplete: bool) -> dict[str, object]:
     application = network = None
-    low = {source or "another" for source in entry.low if source not in ALONE}
+    low = {source or "another" for source in entry.low if source not in BOUND_LETTERS}
     too_low: Sequence[str] = ()
     if entry.read[0] is not None:
         too_low = (NUMBERS if incomplete or "llite" in low else
-                   sorted(ALONE.keys() & set(entry.low)))
+                   sorted(BOUND_LETTERS.keys() & set(entry.low)))
         application = {
             "read_bytes": entry.read[0], "write_bytes": entry.write[0],
             "read_calls": entry.read[1], "write_calls": entry.write[1],
@@ -212,7 +222,8 @@ def _file_system(entry: CommentEntry, incomplete: bool) -> dict[str, Any]:
             "lower_bound": incomplete or not low.isdisjoint(layer)}
     name = f"({entry.more} more)" if entry.more else entry.name
     return {
-        "name": name, "label": name, "mounts": [], "application": application, "network": network,
+        "name": name, "label": name, "kind": LUSTRE, "mounts": [], "application": application,
+        "network": network,
         "operations": None if entry.operations is None else {
             name: {"count": count, "seconds": None, "stddev_s": None}
             for name, count in entry.operations.items()},
@@ -223,6 +234,7 @@ def _file_system(entry: CommentEntry, incomplete: bool) -> dict[str, Any]:
         "balance": None, "request_pages": None, "unproved": [], "sources": {},
         "cached_read_bytes": None,
         "dirty_bytes": None, "series": None, "idle": None, "targets": {}, "per_node": {},
+        "slow_nodes": [],
         "lower_bound": bool(incomplete or low or too_low), "too_low": list(too_low),
         "too_high": [*sorted(entry.high), *(name for name in UPPER_BOUNDS
                                             if (entry.operations or {}).get(name))],

@@ -1,44 +1,43 @@
-"""
-What --explain says of a report: what each of its numbers is, and is not.
-"""
+"""The texts of --explain: the meaning of each number of a report, and its limits."""
 
 from __future__ import annotations
 
-from iostats.base.units import amount_text, count_text
+from typing import TYPE_CHECKING
+
+from iostats.base.units import format_amount, format_count
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.report.accounting_comment import OTHERS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from typing import Any
 
+    from iostats.base.config import Config
     from iostats.lustre.metric_meanings import Metric
     from iostats.totals.record import FileSystemRecord
 
 
-def lines(shown: list[FileSystemRecord], config: Any) -> list[str]:
-    """What each number of this report is, and is not; from metric_meanings.METRICS."""
+def explain_report(shown: list[FileSystemRecord], config: Config) -> list[str]:
+    """Explain each number of this report, from metric_meanings.METRICS."""
     happened = {name for fs in shown for name in fs.operations or {}} - {OTHERS}
-    happened.update(config["report.columns"])
+    happened.update(config.report.columns)
     lines = ["What the numbers count:"]
     lines += [f"  {metric.name}: {metric.meaning}{' ' + metric.caveat if metric.caveat else ''} "
               f"({metric.source} {metric.counter}, {metric.takes}; {metric.unit})"
-              for metric in metrics_of(happened)]
+              for metric in select_metrics(happened)]
     lines += [f"  {name}: not known to this release of iostats; the kernel's counter of that name"
               for name in sorted(happened - {metric.name for metric in METRICS})]
-    return lines + [f"  {line}" for line in of_all(shown)]
+    return lines + [f"  {line}" for line in explain_all_numbers(shown)]
 
 
-def metrics_of(happened: Collection[str]) -> list[Metric]:
+def select_metrics(happened: Collection[str]) -> list[Metric]:
     """The METRICS that are explained: of operations those that `happened`, and all others."""
     return [metric for metric in METRICS if metric.unit != "calls"
             or metric.name.endswith("_calls") or metric.name in happened]
 
 
-def of_all(shown: list[FileSystemRecord]) -> list[str]:
-    """What is true of all numbers of these file systems, a sentence or two each."""
-    lines = [*EXPLAIN_ALWAYS, *_of_nodes_own(shown)]
+def explain_all_numbers(shown: list[FileSystemRecord]) -> list[str]:
+    """Explain the limits of all numbers of these file systems, a sentence or two each."""
+    lines = [*EXPLAIN_ALWAYS, *_explain_idle_io(shown)]
     unproved = sorted({fs.label for fs in shown if fs.unproved})
     if unproved:
         lines.append(f"On {', '.join(unproved)} the counter files show no start time (Lustre up "
@@ -47,16 +46,17 @@ def of_all(shown: list[FileSystemRecord]) -> list[str]:
     return lines
 
 
-def _of_nodes_own(shown: list[FileSystemRecord]) -> Iterable[str]:
-    """Whether it is known what the nodes do by themselves."""
+def _explain_idle_io(shown: list[FileSystemRecord]) -> Iterable[str]:
+    """Explain whether the nodes' own I/O is known."""
     names = ", ".join(fs.label for fs in shown if fs.idle is None)
     if names:
         yield (f"How much of the numbers on {names} is the nodes' own I/O (daemons, health checks) "
-               f"is not known: no prolog and epilog have seen these nodes without a job.")
+               f"is not known: no prolog and epilog measured these nodes without a job.")
     for fs, idle in ((fs, fs.idle) for fs in shown):
         if idle is not None:
-            parts = ", ".join(f"{metric} {amount_text(metric, value)}"
+            parts = ", ".join(f"{metric} {format_amount(metric, value)}"
                               for metric, value in idle.expected.items())
             yield (f"Of the numbers on {fs.label} the nodes' own I/O (daemons, health checks) is "
                    f"about: {parts or 'nothing'}; measured on "
-                   f"{count_text(idle.nodes, 'node')} in {idle.seconds:.0f} seconds without a job.")
+                   f"{format_count(idle.nodes, 'node')} in {idle.seconds:.0f} seconds without a "
+                   f"job.")

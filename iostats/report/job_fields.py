@@ -1,14 +1,53 @@
-"""
-What can be asked of a job in a list: the fields of `iostats jobs`, their names and what they mean.
-"""
+"""The fields of `iostats jobs`: their names and meanings."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Optional, TypedDict, Union
 
 from iostats.base.errors import UsageError
 from iostats.report.listing import Field, FieldTable
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def _of_programs(column: str, name: str, kind: str, help: str) -> Field:
+# Where a list goes on: the value that it is sorted by, then cluster, raw job, attempt.
+JobMark = tuple[Union[int, float, str, None], str, str, int]
+
+
+class ListedJob(TypedDict, total=False):
+    """A row of `jobs`, the site server's method: members that code reads by name."""
+
+    job_id: str
+    raw_job_id: str
+    name: str
+    user: str
+    cluster: str
+    outcome: str
+    attempt: int
+    started: Optional[float]
+    ended: Optional[float]
+    nodes: Optional[int]
+    reported: int
+    shared: int
+    source: str
+    file_systems: list[str]
+    lower_bound: bool
+    too_low: list[str]
+    too_high: list[str]
+    by_node_why: str
+    events: Optional[int]
+    data_lost: str
+    final: bool
+
+
+class ListedJobs(TypedDict):
+    """An answer to `jobs`; `next`: None for the last part."""
+
+    jobs: list[ListedJob]
+    next: Optional[JobMark]
+
+
+def _make_program_field(column: str, name: str, kind: str, help: str) -> Field:
     return Field(column, name, kind, "lower_bound", help)
 
 
@@ -31,15 +70,22 @@ FIELDS = (
     Field("NNodes", "nodes", "count", "", "nodes of the job"),
     Field("NReported", "reported", "count", "", "nodes whose report is in the numbers"),
     Field("NShared", "shared", "count", "", "nodes on which other jobs were at the same time"),
-    Field("FileSystems", "file_systems", "names", "", "file systems that the job could see"),
-    _of_programs("ReadBytes", "read_bytes", "bytes", "read by programs"),
-    _of_programs("WriteBytes", "write_bytes", "bytes", "written by programs"),
-    _of_programs("Opens", "opens", "count", "files and directories opened"),
-    _of_programs("Creates", "creates", "count", "files created"),
-    _of_programs("Operations", "operations", "count", "calls other than read and write"),
+    Field("FileSystems", "file_systems", "names", "", "Lustre file systems that the job could see"),
+    _make_program_field("ReadBytes", "read_bytes", "bytes", "read by programs from Lustre"),
+    _make_program_field("WriteBytes", "write_bytes", "bytes", "written by programs to Lustre"),
+    _make_program_field("Opens", "opens", "count", "files and directories opened"),
+    _make_program_field("Creates", "creates", "count", "files created"),
+    _make_program_field("Operations", "operations", "count", "calls other than read and write"),
     Field("LowerBound", "lower_bound", "yes", "", "some of the five before may be too low"),
-    Field("TooLow", "too_low", "names", "", "which of them may be"),
+    Field("TooLow", "too_low", "names", "", "which of them, and of the six of NFS, GPFS and disks"),
     Field("TooHigh", "too_high", "names", "", "which of them may be too high (evictions)"),
+    Field("NFSReadBytes", "nfs_read_bytes", "bytes", "too_low", "read by programs from NFS"),
+    Field("NFSWriteBytes", "nfs_write_bytes", "bytes", "too_low", "written by programs to NFS"),
+    Field("DiskReadBytes", "disk_read_bytes", "bytes", "too_low",
+          "that local disks read; <=: for all processes of the nodes"),
+    Field("DiskWriteBytes", "disk_write_bytes", "bytes", "too_low", "that local disks wrote"),
+    Field("GPFSReadBytes", "gpfs_read_bytes", "bytes", "too_low", "read by programs from GPFS"),
+    Field("GPFSWriteBytes", "gpfs_write_bytes", "bytes", "too_low", "written by programs to GPFS"),
     Field("Source", "source", "text", "",
           "who counted these: nodes, (storage) servers; exports: by node"),
     Field("NetReadBytes", "net_read_bytes", "bytes", "net_lower_bound",
@@ -66,7 +112,7 @@ FIELDS = (
     Field("ByNodeWhyNone", "by_node_why", "text", "",
           "why not, such as: it shared node7 with another job"),
     Field("Events", "events", "count", "",
-          "warnings and worse while it ran; -: nothing has looked"),
+          "warnings and worse while it ran; -: not checked"),
     Field("DataLost", "data_lost", "text", "", "by an event: lost, or may be lost"),
     Field("Final", "final", "yes", "", "no: the storage servers may still count more"),
     Field("Note", "note", "note", "", "what to know of the numbers, in short"),
@@ -74,9 +120,32 @@ FIELDS = (
 DEFAULT = ("JobID,JobName%-10,User,NNodes,State,Elapsed,ReadBytes,WriteBytes,Opens,Operations,"
            "Events,Note")
 BRIEF = "JobID,State,ReadBytes,WriteBytes"
+# What has counted the numbers of a row, and which numbers there are by node and by programs.
+NODES, SERVERS, EXPORTS = "nodes", "servers", "exports"
+BY_NODE = ("read_bytes", "write_bytes", "operations")
+OF_PROGRAMS = ("read_bytes", "write_bytes", "opens", "creates", "operations")
+# The fields of a list of the jobs that used file systems of these kinds.
+OF_KIND = {"lustre": ("ReadBytes", "WriteBytes", "Opens", "Operations"),
+           "nfs": ("NFSReadBytes", "NFSWriteBytes"), "disk": ("DiskReadBytes", "DiskWriteBytes"),
+           "gpfs": ("GPFSReadBytes", "GPFSWriteBytes")}
+TYPES = tuple(OF_KIND)              # of file systems that a job may have used
+MOST_ROWS = 5_000                   # in one answer
+MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 accepts 999 values
 TABLE = FieldTable(FIELDS, "iostats jobs")
 NAMES = TABLE.names                 # what a row of the site's server has
-field_of, sort_of, field_help = TABLE.field_of, TABLE.sort_of, TABLE.help
+find_field, parse_sort, format_field_help = TABLE.find_field, TABLE.parse_sort, TABLE.help
+
+
+def find_fields_of_kinds(kinds: Sequence[str]) -> list[str]:
+    """
+    The fields with the I/O on file systems of `kinds`; those of Lustre where none is chosen.
+
+    >>> find_fields_of_kinds(["disk", "nfs"])
+    ['NFSReadBytes', 'NFSWriteBytes', 'DiskReadBytes', 'DiskWriteBytes']
+    """
+    return [name for kind, names in OF_KIND.items() if kind in (kinds or ("lustre",))
+            for name in names]
+
 
 # sacct(1), JOB STATE CODES.
 STATES = {"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED",
@@ -85,10 +154,11 @@ STATES = {"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLI
 _OUTCOMES = sorted({*STATES.values(), "KILLED", "LAUNCH_FAILED", "REVOKED"})
 
 
-def state_of(text: str, what: str = "--state") -> str:
-    """A state as records have it, of its short form or in small letters; UsageError."""
+def parse_state(text: str, option: str = "--state") -> str:
+    """Parse a job state in any case or in its short form; UsageError."""
     state = STATES.get(text.upper(), text.upper())
     if state not in _OUTCOMES:
-        raise UsageError(f"{what}: expected how a job ended, {', '.join(_OUTCOMES)}, or F, TO ..., "
-                         f"got {text[:40]!r}")
+        raise UsageError(
+            f"{option}: expected how a job ended, {', '.join(_OUTCOMES)}, or F, TO ..., "
+            f"got {text[:40]!r}")
     return state

@@ -10,115 +10,143 @@ Unknown is "-", a lower bound begins with ">=".
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Optional, TypedDict
+
 from iostats.base.errors import one_line
-from iostats.base.units import ISO_TIME, between_text, moment_text
+from iostats.base.units import ISO_TIME, format_bounds, format_moment
 from iostats.report import listing
-from iostats.report.job_fields import TABLE
-from iostats.report.job_summary import BY_NODE, EXPORTS, NODES, OF_PROGRAMS, SERVERS
-from iostats.report.listing import AS_FITS, Field, FieldColumn, NumberForm, number_text
-from iostats.totals.bounds import mark_of
+from iostats.report.job_fields import (
+    BY_NODE,
+    EXPORTS,
+    NODES,
+    OF_PROGRAMS,
+    SERVERS,
+    TABLE,
+    ListedJob,
+)
+from iostats.report.listing import (
+    AS_FITS,
+    Field,
+    FieldColumn,
+    NumberForm,
+    as_number,
+    format_number,
+    format_words,
+)
+from iostats.totals.bounds import get_mark
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
-
-columns_of, checked_delimiter = TABLE.columns_of, listing.checked_delimiter
+parse_columns = TABLE.parse_columns
 
 
-def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
+class WaitingJob(TypedDict):
+    """A row of the answer to `waiting`: a job with reports of some nodes."""
+
+    job: str
+    attempt: int
+    user: str
+    reported: int
+    nodes: Optional[int]
+    missing: list[str]
+    missing_count: int
+    until: float
+
+
+def format_cell(row: ListedJob, field: Field, how: NumberForm = AS_FITS) -> str:
     """The text of a field of a row."""
     if field.kind == "note":
-        return note_of(row)
+        return format_note(row)
     value = row.get(field.name)
     if field.name in BY_NODE and row["source"] == EXPORTS:
-        return _range(row, field, how)
-    if value is None or value == "" or value == []:
-        return "-"
-    if field.kind == "text":
-        return one_line(value)
-    if field.kind == "names":
-        return one_line(",".join(value))
-    if field.kind == "yes":
-        return "yes" if value else "no"
-    if field.kind == "time":
-        return _time_text(value)
+        return _format_range(row, field, how)
+    if field.kind == "time" and value is not None:
+        return _format_time(as_number(value))
+    words = format_words(value, field.kind)
+    if words is not None:
+        return words
+    number = as_number(value)
     if field.kind == "duration":
-        return ("~" if _is_seen(row) else "") + _duration_text(value)
-    return _mark(row, field) + number_text(value, field.kind, how)
+        return ("~" if _is_time_of_sweeps(row) else "") + _format_duration(number)
+    return _find_mark(row, field) + format_number(number, field.kind, how)
 
 
-def _range(row: dict[str, Any], field: Field, how: NumberForm) -> str:
-    """What the job's nodes did: "1.2-1.4 TiB"."""
-    low, high = row[f"by_node_{field.name}"], row[f"by_node_{field.name}_max"]
-    first = number_text(low, field.kind, how)
-    return f">= {first}" if high is None else between_text(
-        first, number_text(high, field.kind, how))
+def _format_range(row: ListedJob, field: Field, how: NumberForm) -> str:
+    """Format the two bounds of a number by the job's nodes: "1.2-1.4 TiB"."""
+    low, high = (row.get(f"by_node_{field.name}{end}") for end in ("", "_max"))
+    first = format_number(as_number(low), field.kind, how)
+    return f">= {first}" if high is None else format_bounds(
+        first, format_number(as_number(high), field.kind, how))
 
 
-def note_of(row: dict[str, Any]) -> str:
+def format_note(row: ListedJob) -> str:
     """
     Why a row's numbers are not all of the job's, or not the job's alone; "" where they are.
 
         3 of 4 nodes; 2 shared; storage servers only; not final; >= gaps in the harvest; by node
     """
-    found = []
+    remarks = []
     if row["source"] == NODES and row["nodes"] is not None and row["reported"] < row["nodes"]:
-        found.append(f"{row['reported']} of {row['nodes']} nodes")
+        remarks.append(f"{row['reported']} of {row['nodes']} nodes")
     elif row["source"] == NODES and row["nodes"] is None:
-        found.append(f"{row['reported']} of ? nodes")
+        remarks.append(f"{row['reported']} of ? nodes")
     if row["shared"]:
-        found.append(f"{row['shared']} shared")
+        remarks.append(f"{row['shared']} shared")
     if row["source"] == SERVERS:
-        found.append("storage servers only")
+        remarks.append("storage servers only")
     elif row["source"] == EXPORTS:
-        found.append("by node")
+        remarks.append("by node")
     elif not row["source"]:
-        found.append("no report")
+        remarks.append("no report")
         if row.get("by_node_why"):
-            found.append(one_line(row["by_node_why"]))
+            remarks.append(one_line(row["by_node_why"]))
     if not row["final"]:
-        found.append("not final")
+        remarks.append("not final")
     elif row["source"] == SERVERS and row["lower_bound"]:
-        found.append(">= gaps in the harvest")
-    if row["lower_bound"] and "operations" not in _too_low(row):
-        found.append("not all bytes counted")
+        remarks.append(">= gaps in the harvest")
+    if row["lower_bound"] and "operations" not in _find_lower_bounds(row):
+        remarks.append("not all bytes counted")
     if row.get("data_lost"):
-        found.append(f"data {row['data_lost']}")
-    elif row.get("too_high"):
-        found.append("evicted")
-    return "; ".join(found)
+        remarks.append(f"data {row['data_lost']}")
+    elif not set(OF_PROGRAMS).isdisjoint(row.get("too_high") or ()):
+        remarks.append("evicted")
+    return "; ".join(remarks)
 
 
-def _mark(row: dict[str, Any], field: Field) -> str:
-    """Which way the number of a field may be wrong."""
+def _find_mark(row: ListedJob, field: Field) -> str:
+    """Return the mark of a field: "", ">= ", "<= " or "~ "."""
     if not field.bound:
         return ""
     low = row.get(field.bound)
     if field.bound.endswith("_max"):
-        return ">= " if low is None or low > row[field.name] else ""
-    if field.bound == "lower_bound":
-        low = low and field.name in _too_low(row)
-    return mark_of(low, field.name in (row.get("too_high") or ()))
+        is_low = low is None or as_number(low) > as_number(row.get(field.name))
+        return ">= " if is_low else ""
+    if field.bound == "too_low":
+        low = field.name in (row.get("too_low") or ())
+    elif field.bound == "lower_bound":
+        low = low and field.name in _find_lower_bounds(row)
+    return get_mark(low, field.name in (row.get("too_high") or ()))
 
 
-def _too_low(row: dict[str, Any]) -> Sequence[str]:
-    """Which of the five may be too low, where one is; an older server does not tell."""
-    found: Sequence[str] | None = row.get("too_low")
-    return OF_PROGRAMS if found is None else found
+def _find_lower_bounds(row: ListedJob) -> Sequence[str]:
+    """
+    Return the names of the numbers that may be too low; all five if an older server does not send
+    them.
+    """
+    too_low = row.get("too_low")
+    return OF_PROGRAMS if too_low is None else too_low
 
 
-def _is_seen(row: dict[str, Any]) -> bool:
+def _is_time_of_sweeps(row: ListedJob) -> bool:
     """Whether its time is from the first to the last sweep that saw it at work."""
     return bool(row["source"] == SERVERS and None in (row["started"], row["ended"]))
 
 
-def _time_text(seconds: float) -> str:
-    return moment_text(seconds, ISO_TIME, f"{seconds:.0f}")
+def _format_time(seconds: float) -> str:
+    return format_moment(seconds, ISO_TIME, f"{seconds:.0f}")
 
 
-def _duration_text(seconds: float) -> str:
-    """[days-]hours:minutes:seconds, as sacct has it."""
+def _format_duration(seconds: float) -> str:
+    """Return [days-]hours:minutes:seconds, as sacct has it."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -127,28 +155,31 @@ def _duration_text(seconds: float) -> str:
 
 # -- tables --------------------------------------------------------------------------------------
 
-def table(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn], how: NumberForm = AS_FITS,
-          header: bool = True) -> Iterator[str]:
+def format_table(rows: Iterable[ListedJob], columns: Sequence[FieldColumn],
+                 how: NumberForm = AS_FITS,
+                 header: bool = True) -> Iterator[str]:
     """Lines, each ending with a newline."""
-    return listing.table(rows, columns, lambda row, field: cell(row, field, how), header)
+    return listing.format_table(rows, columns, lambda row, field: format_cell(row, field, how),
+                                header)
 
 
 # What a narrow terminal can do without, the first one first; and the user, where all are one's.
 _LEFT_OFF = ("nodes", "opens", "elapsed_s", "events", "name")
 
 
-def fitting(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn], how: NumberForm,
-            room: int) -> tuple[list[FieldColumn], list[str]]:
+def fit_columns(rows: Iterable[ListedJob], columns: Sequence[FieldColumn], how: NumberForm,
+                room: int) -> tuple[list[FieldColumn], list[str]]:
     """(columns of a table that is up to `room` wide, names of those that were left out for it)."""
     rows = list(rows)
     of_one = len({row["user"] for row in rows}) < 2
-    return listing.fitting(rows, columns, lambda row, field: cell(row, field, how), room,
-                           ("user", *_LEFT_OFF) if of_one else _LEFT_OFF)
+    return listing.fit_columns(rows, columns, lambda row, field: format_cell(row, field, how), room,
+                               ("user", *_LEFT_OFF) if of_one else _LEFT_OFF)
 
 
-def parsable(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn],
-             how: NumberForm = AS_FITS, header: bool = True, delimiter: str = "|",
-             ends: bool = False) -> Iterator[str]:
+def format_parsable(rows: Iterable[ListedJob], columns: Sequence[FieldColumn],
+                    how: NumberForm = AS_FITS, header: bool = True, delimiter: str = "|",
+                    ends: bool = False) -> Iterator[str]:
     """Lines with a delimiter between the cells."""
-    return listing.parsable(rows, columns, lambda row, field: cell(row, field, how), header,
-                            delimiter, ends)
+    return listing.format_parsable(rows, columns, lambda row, field: format_cell(row, field, how),
+                                   header,
+                                   delimiter, ends)

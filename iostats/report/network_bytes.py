@@ -1,20 +1,23 @@
 """
 By how much the bytes that programs read and wrote differ from those that went over the network.
 
-A cause is named only where a counter shows it; docs/counters.md has those that no counter shows.
+A cause is named only where a counter shows it; docs/reference/counters.md has those that no counter
+shows.
 """
 
 from __future__ import annotations
 
-from iostats.base.units import bytes_text, percent_text
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from iostats.base.units import format_bytes, format_percent
+from iostats.totals.bounds import LUSTRE
+
 if TYPE_CHECKING:
 
     from iostats.totals.record import FileSystemRecord
 
 
-def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
+def explain_network_bytes(fs: FileSystemRecord, units: str) -> list[str]:
     """Sentences on why the application's bytes and the network's differ."""
     application, network = fs.application, fs.network
     either, low = ("~ ", ">= ") if fs.incomplete else ("", "")     # with a node missing
@@ -24,32 +27,34 @@ def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     if (not application or not network or network.read_bytes is None
             or network.write_bytes is None):
         return lines
-    other = fs.other or {}
+    if fs.kind != LUSTRE and (fs.low or fs.too_high or network.lower_bound):
+        return lines                  # NFS with O_DIRECT, with pNFS, or mounted again
+    counts = fs.other or {}
     happened = {name for name, row in (fs.operations or {}).items() if row.count}
-    asked, came = application.read_bytes, network.read_bytes
-    if asked and came < asked:
-        lines.append(f"{either}{percent_text((asked - came) / asked)} of what was read did not "
+    calls, net = application.read_bytes, network.read_bytes
+    if calls and net < calls:
+        lines.append(f"{either}{format_percent((calls - net) / calls)} of what was read did not "
                      "come over the network")
-    elif came > asked:
-        read_ahead = other.get("read_ahead_bytes")
-        parts = [f"{bytes_text(read_ahead, units)} of read-ahead"] if read_ahead else []
+    elif net > calls:
+        read_ahead = counts.get("read_ahead_bytes")
+        parts = [f"{format_bytes(read_ahead, units)} of read-ahead"] if read_ahead else []
         parts += ["mapped files"] if "page_fault" in happened else []
-        lines.append(f"{either}{bytes_text(came - asked, units)} more came over the network than "
-                     f"was read{_including(parts)}")
-    asked, went, dirty = application.write_bytes, network.write_bytes, fs.dirty_bytes
+        lines.append(f"{either}{format_bytes(net - calls, units)} more came over the network than "
+                     f"was read{_format_including(parts)}")
+    calls, net, dirty = application.write_bytes, network.write_bytes, fs.dirty_bytes
     if dirty:
-        lines.append(f"{low}{bytes_text(dirty, units)} were written and not yet sent at the end")
-    if went + (dirty or 0) < asked:
-        lines.append(f"{either}{bytes_text(asked - went - (dirty or 0), units)} less were sent "
+        lines.append(f"{low}{format_bytes(dirty, units)} were written and not yet sent at the end")
+    if net + (dirty or 0) < calls:
+        lines.append(f"{either}{format_bytes(calls - net - (dirty or 0), units)} less were sent "
                      f"than written")
-    elif went > asked:
+    elif net > calls:
         parts = ["mapped files"] if "page_mkwrite" in happened else []
-        parts += ["small writes that are not counted"] if "uncounted_write_calls" in other else []
-        lines.append(f"{either}{bytes_text(went - asked, units)} more were sent than "
-                     f"written{_including(parts)}")
+        parts += ["small writes that are not counted"] if "uncounted_write_calls" in counts else []
+        lines.append(f"{either}{format_bytes(net - calls, units)} more were sent than "
+                     f"written{_format_including(parts)}")
     return lines
 
 
-def _including(parts: list[str]) -> str:
-    """What counters show to be in an amount; nothing where they show nothing."""
+def _format_including(parts: list[str]) -> str:
+    """Format the parts of an amount that counters show; "" if none does."""
     return f", including {' and '.join(parts)}" if parts else ""

@@ -9,19 +9,18 @@ commands.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from iostats.base.node_list import MOST_NODES
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def folded(nodes: Iterable[str]) -> str:
-    """
-    Node names as a list.
+def fold_nodes(nodes: Iterable[str]) -> str:
+    """Fold node names to a node list, such as nid[001-004].
 
-    >>> folded(["nid00003", "nid00001", "nid00002"])
+    >>> fold_nodes(["nid00003", "nid00001", "nid00002"])
     'nid[00001-00003]'
     """
     from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -31,10 +30,10 @@ def folded(nodes: Iterable[str]) -> str:
         return ",".join(sorted(nodes))
 
 
-def unfolded(text: str, most: int = MOST_NODES) -> list[str]:
-    """The up to `most` names in a list, sorted; ValueError."""
-    if _most_names_in(text) > most:                 # ClusterShell makes all of them first
-        raise ValueError(f"more than {most:,} nodes")
+def unfold_nodes(text: str, limit: int = MOST_NODES) -> list[str]:
+    """Expand a node list to up to `limit` names, sorted; ValueError."""
+    if _count_names(text) > limit:                  # ClusterShell makes all of them first
+        raise ValueError(f"more than {limit:,} nodes")
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     try:
         return list(NodeSet(text))
@@ -42,19 +41,23 @@ def unfolded(text: str, most: int = MOST_NODES) -> list[str]:
         raise ValueError(str(error)) from None
 
 
-def _most_names_in(text: str) -> int:
+def _count_names(text: str) -> int:
     """
-    How many names a list has at most, without making them.
+    Return the maximum number of names in a list, without making them.
 
-    >>> _most_names_in("nid[1-3,5]"), _most_names_in("r[1-2]n[1-23/2]"), _most_names_in("a,b!a")
+    >>> _count_names("nid[1-3,5]"), _count_names("r[1-2]n[1-23/2]"), _count_names("a,b!a")
     (4, 24, 3)
     """
-    found = 0
-    for part in re.findall(r"(?:\[[^\]]*\]?|[^,!&^\[])+", text):
+    total = 0
+    parts: list[str] = re.findall(r"(?:\[[^\]]*\]?|[^,!&^\[])+", text)
+    for part in parts:
         count = 1
-        for ranges in re.findall(r"\[([^\]]*)", part):
-            sizes = [(int(last) - int(first)) // max(1, int(step or 1)) for first, last, step
-                     in re.findall(r"(\d{1,18})-(\d{1,18})(?:/(\d{1,18}))?", ranges)]
+        in_brackets: list[str] = re.findall(r"\[([^\]]*)", part)
+        for ranges in in_brackets:
+            steps: list[tuple[str, str, str]] = re.findall(
+                r"(\d{1,18})-(\d{1,18})(?:/(\d{1,18}))?", ranges)
+            sizes = [(int(last) - int(first)) // max(1, int(step or 1))
+                     for first, last, step in steps]
             count *= sum(sizes) + ranges.count(",") + 1
-        found += count
-    return found
+        total += count
+    return total

@@ -1,5 +1,5 @@
 """
-Which nodes are not connected, as `iostats nodes --down` shows it.
+Nodes that are not connected, for `iostats nodes --down`.
 
     the answer of `events_status`  ->  a row for each node and file system  ->  cells; and notes
 
@@ -9,15 +9,66 @@ is one row here.  Unknown is "-".
 
 from __future__ import annotations
 
-from iostats.base.errors import one_line
-from iostats.base.units import ISO_TIME, duration_text, moment_text
-from iostats.load.columns import wrapped
-from iostats.report.listing import Field, FieldTable
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
-TYPE_CHECKING = False
+from iostats.base.errors import one_line
+from iostats.base.units import ISO_TIME, describe_duration, format_duration, format_moment
+from iostats.load.columns import wrap_text
+from iostats.report.listing import Field, FieldTable, as_number, format_words
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from iostats.events.status import Recovery, ServerStatus
+    from iostats.report.listing import Row
+
+
+class DownConnection(TypedDict):
+    """A node without a connection to a target, or a file system."""
+
+    node: str
+    file_system: str
+    target: str
+    state: str
+    why: str
+    since: float
+    nids: list[str]
+    told_by: str
+
+
+class UnnamedEvictions(TypedDict):
+    """Evictions of clients whose names are not known."""
+
+    time: float
+    file_system: str
+    target: str
+    count: int
+    told_by: str
+
+
+class DownAnswer(TypedDict):
+    """The answer to `events_status`."""
+
+    time: float
+    since: float
+    down: list[DownConnection]
+    down_more: int
+    unnamed: list[UnnamedEvictions]
+    unnamed_more: int
+    servers: list[ServerStatus]
+
+
+class DownRow(TypedDict):
+    """A row of `iostats nodes --down`."""
+
+    node: str
+    file_system: str
+    targets: list[str]
+    since: float
+    down_s: float
+    state: str
+    why: str
+    nids: list[str]
+    told_by: str
 
 FIELDS = (
     Field("Node", "node", "text", "", "the node; a NID where no name is known"),
@@ -25,11 +76,11 @@ FIELDS = (
     Field("Targets", "targets", "names", "", "to which it is not connected, or may not be"),
     Field("Since", "since", "time", "", "of the first of them, when it was lost"),
     Field("Down", "down_s", "duration", "", "for how long that is"),
-    Field("State", "state", "text", "", "lost: the node says so; evicted: a storage server evicted "
-          "it, and nothing was heard of its return; unclear: it may be back"),
+    Field("State", "state", "text", "", "lost: the node reported it; evicted: a storage server "
+          "evicted it, and did not report its return; unclear: it may be back"),
     Field("Why", "why", "text", "", "what is known of it"),
-    Field("NIDs", "nids", "names", "", "the network addresses by which it was told of"),
-    Field("ToldBy", "told_by", "text", "", "the node or storage server that says so"),
+    Field("NIDs", "nids", "names", "", "the network addresses in its events"),
+    Field("ToldBy", "told_by", "text", "", "the node or storage server that reports it"),
 )
 DEFAULT = "Node,Targets,Since,Down,State,Why"
 TABLE = FieldTable(FIELDS, "iostats nodes --down")
@@ -39,86 +90,96 @@ DISPENSABLE = ("since", "state")
 _MOST_NAMED = 5
 
 
-def rows_of(answer: dict[str, Any], apart: bool = False) -> list[dict[str, Any]]:
-    """
-    The rows of an answer, in its order: nodes that were lost last come first.
+def make_rows(answer: DownAnswer, apart: bool = False) -> list[DownRow]:
+    """Make the rows of an answer in its order: nodes that lost their connection last are first.
 
     `apart`: one for each target.
     """
     now = answer["time"]
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for one in answer["down"]:
-        key = (one["node"], one["file_system"], one["state"], one["why"],
-               one["target"] if apart else "")
-        row = found.get(key)
+    rows: dict[tuple[str, ...], DownRow] = {}
+    for lost in answer["down"]:
+        key = (lost["node"], lost["file_system"], lost["state"], lost["why"],
+               lost["target"] if apart else "")
+        row = rows.get(key)
         if row is None:
-            row = found[key] = {
-                "node": one["node"], "file_system": one["file_system"], "targets": [],
-                "since": one["since"], "down_s": 0.0, "state": one["state"], "why": one["why"],
-                "nids": [], "told_by": one["told_by"]}
-        row["targets"] += [one["target"]] if one["target"] else []
-        row["nids"] += [nid for nid in one["nids"] if nid not in row["nids"]]
-        row["since"] = min(row["since"], one["since"])
+            row = rows[key] = {
+                "node": lost["node"], "file_system": lost["file_system"], "targets": [],
+                "since": lost["since"], "down_s": 0.0, "state": lost["state"], "why": lost["why"],
+                "nids": [], "told_by": lost["told_by"]}
+        row["targets"] += [lost["target"]] if lost["target"] else []
+        row["nids"] += [nid for nid in lost["nids"] if nid not in row["nids"]]
+        row["since"] = min(row["since"], lost["since"])
         row["down_s"] = max(0.0, now - row["since"])
-    return list(found.values())
+    return list(rows.values())
 
 
-def cell(row: dict[str, Any], field: Field) -> str:
+def format_cell(row: Row, field: Field) -> str:
     """The text of a field of a row, for people."""
     value = row[field.name]
-    if field.name == "targets" and len(value) > 1:
+    if field.name == "targets" and isinstance(value, list) and len(value) > 1:
         return one_line(f"{len(value)} of {row['file_system']}")
-    return exact_cell(row, field)
+    return format_exact_cell(row, field)
 
 
-def exact_cell(row: dict[str, Any], field: Field) -> str:
-    """The same, with all names."""
+def format_exact_cell(row: Row, field: Field) -> str:
+    """Format a field of a row with all names, for programs."""
     value = row[field.name]
-    if value in (None, "", []):
-        return "-"
-    if field.kind == "names":
-        return one_line(",".join(value))
-    if field.kind == "time":
-        return moment_text(value, ISO_TIME)
-    if field.kind == "duration":
-        return duration_text(value)
-    return one_line(value)
+    words = format_words(value, field.kind)
+    return format_duration(as_number(value)) if words is None else words
 
 
-def notes(answer: dict[str, Any], width: int | None) -> Iterator[str]:
-    """Lines on what is not in the table: clients without names, targets, agents not heard."""
-    for one in answer["unnamed"][:_MOST_NAMED]:
-        at = moment_text(one["time"], ISO_TIME)
-        yield from _note(f"{one['told_by']} evicted {one['count']:,} more clients from "
-                         f"{one['target'] or one['file_system'] or 'its targets'} at {at} without "
-                         f"naming them", width)
+def list_notes(answer: DownAnswer, width: int | None) -> Iterator[str]:
+    """
+    Yield lines on rows outside the table: nameless clients, targets, agents without reports.
+    """
+    for lost in answer["unnamed"][:_MOST_NAMED]:
+        at = format_moment(lost["time"], ISO_TIME)
+        yield from _wrap_note(f"{lost['told_by']} evicted {lost['count']:,} more clients from "
+                              f"{lost['target'] or lost['file_system'] or 'its targets'} at {at} "
+                              f"without "
+                              f"naming them", width)
     more = len(answer["unnamed"]) - _MOST_NAMED
     more = max(0, more) + answer["unnamed_more"]
     if more:
-        yield from _note(f"{more:,} more evictions without names: iostats events --kind evicted",
-                         width)
+        yield from _wrap_note(
+            f"{more:,} more evictions without names: iostats events --kind evicted",
+            width)
     if answer["down_more"]:
-        yield from _note(f"{answer['down_more']:,} more connections are not there, or may not be",
-                         width)
+        yield from _wrap_note(
+            f"{answer['down_more']:,} more connections are not there, or may not be",
+            width)
     for server in answer["servers"]:
         if server["late"]:
-            at = moment_text(server["heard"], ISO_TIME)
-            yield from _note(f"the agent of {server['node']} was not heard since {at}: what it "
-                             f"would tell is missing", width)
+            at = format_moment(server["heard"], ISO_TIME)
+            yield from _wrap_note(
+                f"the agent of {server['node']} has not reported since {at}: what it "
+                f"would tell is missing", width)
         if server["health"] not in ("", "healthy"):
-            yield from _note(f"{server['node']}: health_check says {server['health']}", width)
-        down = [f"{name} is {about['state']}" for name, about in sorted(server["targets"].items())
-                if about["state"] != "up"]
+            yield from _wrap_note(
+                f"{server['node']}: health_check reports {server['health']}", width)
+        age_s = answer["time"] - server.get("made", answer["time"])
+        down = [f"{name} is {about['state']}{_describe_progress(about.get('recovery'), age_s)}"
+                for name, about in sorted(server["targets"].items()) if about["state"] != "up"]
         if down:
-            yield from _note(f"{server['node']}: {', '.join(down[:_MOST_NAMED])}"
-                             + (f" and {len(down) - _MOST_NAMED} more"
-                                if len(down) > _MOST_NAMED else ""), width)
+            yield from _wrap_note(f"{server['node']}: {', '.join(down[:_MOST_NAMED])}"
+                                  + (f" and {len(down) - _MOST_NAMED} more"
+                                     if len(down) > _MOST_NAMED else ""), width)
         log = server["log"]
         if log.get("source") == "none":
-            yield from _note(f"{server['node']}: its kernel's log is not read "
-                             f"({log.get('why') or 'unknown'}): evictions there may be missing",
-                             width)
+            yield from _wrap_note(f"{server['node']}: its kernel's log is not read "
+                                  f"({log.get('why') or 'unknown'}): evictions there may be "
+                                  f"missing",
+                                  width)
 
 
-def _note(text: str, width: int | None) -> Sequence[str]:
-    return wrapped(one_line(f"note: {text}"), width)
+def _describe_progress(recovery: Recovery | None, age_s: float) -> str:
+    """Describe a recovery: its clients `age_s` ago, and the time that is left now."""
+    if recovery is None:
+        return ""
+    left_s = max(0.0, recovery["left_s"] - age_s)
+    return (f" ({recovery['clients']:,} of {recovery['of']:,} clients are back, up to "
+            f"{describe_duration(left_s)} left)")
+
+
+def _wrap_note(text: str, width: int | None) -> Sequence[str]:
+    return wrap_text(one_line(f"note: {text}"), width)

@@ -8,112 +8,128 @@ operations and nodes the first few have rows, and the others are counted: `--for
 
 from __future__ import annotations
 
-from iostats.base.text import bars, bins_of_a_bar
-from iostats.base.units import brief_rate, brief_seconds, bytes_text, count_text, share_text
+from typing import TYPE_CHECKING
+
+from iostats.base.text import count_bins_per_bar, draw_bars
+from iostats.base.units import (
+    format_amount,
+    format_bytes,
+    format_count,
+    format_rate,
+    format_seconds,
+    format_share,
+)
 from iostats.lustre.metric_meanings import OPERATIONS
 from iostats.report import long_tables
-from iostats.report.blocks import BAR, ITEMS, NAME, NUMBER, SERIES, TEXT, Block, drawn
+from iostats.report.blocks import BAR, ITEMS, NAME, NUMBER, SERIES, TEXT, Block, draw_blocks
 from iostats.report.job_numbers import (
     APPLICATION,
     NETWORK,
+    add_read_and_write,
+    find_most_frequent,
+    format_request_size,
     is_nothing,
-    most_asked,
-    request_size_text,
-    transfers_of,
-    with_calls,
+    make_transfers,
+    name_metadata_server,
 )
-from iostats.report.screen import rule
-from iostats.report.text_table import busiest_of
+from iostats.report.screen import draw_rule
+from iostats.report.text_table import METRIC_WORDS, find_busiest, format_metric_name
 from iostats.totals.bounds import (
     mark,
-    mark_of_node_mean,
-    mark_of_operation,
-    mark_of_ratio,
-    mark_of_source,
-    marks_of_spread,
+    mark_metadata,
+    mark_operation,
+    mark_ratio,
+    mark_source,
+    mark_spread,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import TypeVar
 
+    from iostats.report.blocks import Cell, Row
     from iostats.report.screen import Screen
     from iostats.totals.record import FileSystemRecord, Record
 
+    Item = TypeVar("Item")
+
 _MOST_OPERATIONS, _MOST_OSTS, _MOST_MDTS, _MOST_METRICS, _MOST_SIZES = 8, 4, 4, 8, 12
+_MOST_TIMES = 2
 _WIDEST_TIME = 100                      # columns of bars over time
-_NAMES = {"read_bytes": "bytes read", "write_bytes": "bytes written", "read_calls": "reads",
-          "write_calls": "writes"}
-_WAYS = (("read", "read"), ("write", "written"))
+_DIRECTIONS = (("read", "read"), ("write", "written"))
 _LAYERS = {APPLICATION: "by the application", NETWORK: "over the network"}
 
 
-def lines(shown: Sequence[FileSystemRecord], record: Record, units: str,
-          screen: Screen) -> list[str]:
+def format_lines(shown: Sequence[FileSystemRecord], record: Record, units: str,
+                 screen: Screen) -> list[str]:
     """The screens of the file systems that did something, one below the other."""
-    found: list[str] = []
+    lines: list[str] = []
     several = len(shown) > 1
     for fs in shown:
-        blocks = _blocks(fs, record, units, screen)
-        sentences = long_tables.ratios(fs, units)
+        blocks = _make_blocks(fs, record, units, screen)
+        sentences = long_tables.describe_ratios(fs, units)
         if several and (blocks or sentences):
-            found.append(rule(screen, fs.label))
-        found += drawn(blocks, screen)
-        found += [f"{fs.label}: {line}" for line in sentences]
-    return [*found, *long_tables.time_in_lustre(shown, record.coverage.node_seconds)]
+            lines.append(draw_rule(screen, fs.label))
+        lines += draw_blocks(blocks, screen)
+        lines += [f"{fs.label}: {line}" for line in sentences]
+    return [*lines, *long_tables.describe_time_in_lustre(shown, record.coverage.node_seconds)]
 
 
-def _blocks(fs: FileSystemRecord, record: Record, units: str, screen: Screen) -> list[Block]:
+def _make_blocks(fs: FileSystemRecord, record: Record, units: str, screen: Screen) -> list[Block]:
     several_nodes = record.coverage.reported > 1
-    found = [_transfers(fs, record, units), _times(fs), _sizes(fs),
-             _osts(fs, units), _mdts(fs, several_nodes),
-             _nodes(fs, units) if several_nodes else None,
-             _over_time(fs, record.coverage.reported, units, screen)]
-    return [block for block in found if block is not None and block.rows]
+    blocks = [_make_transfer_block(fs, record, units), _make_time_block(fs), _make_size_block(fs),
+              _make_ost_block(fs, units), _make_mdt_block(fs, several_nodes),
+              _make_node_block(fs, units) if several_nodes else None,
+              _make_series_block(fs, record.coverage.reported, units, screen)]
+    return [block for block in blocks if block is not None and block.rows]
 
 
-def _transfers(fs: FileSystemRecord, record: Record, units: str) -> Block:
-    """What was read and written, by whom, in how many calls or RPCs."""
+def _make_transfer_block(fs: FileSystemRecord, record: Record, units: str) -> Block:
+    """Make the block of bytes and calls or RPCs, by direction and layer."""
     elapsed_s, rows = record.job.elapsed_s, []
     of_time = ">= " if record.coverage.missing_count else ""    # such a node may have taken longer
-    for one in sorted(transfers_of(fs), key=lambda one: one.way):
-        if is_nothing(one):
+    for transfer in sorted(make_transfers(fs), key=lambda transfer: transfer.direction):
+        if is_nothing(transfer):
             continue
-        if one.layer == NETWORK and fs.network is None and fs.application and not (
-                fs.application[f"{one.way}_bytes"] or mark(fs, f"{one.way}_bytes")):
+        if transfer.layer == NETWORK and fs.network is None and fs.application and not (
+                fs.application[f"{transfer.direction}_bytes"]
+                or mark(fs, f"{transfer.direction}_bytes")):
             continue
-        rows.append((f"  {one.way}, {_LAYERS[one.layer]}",
-                     "-" if one.total is None else one.of_bytes + bytes_text(one.total, units),
-                     "-" if one.count is None else one.of_calls + count_text(one.count),
-                     "-" if one.mean is None else one.of_mean + bytes_text(one.mean, units),
-                     "-" if one.total is None or not elapsed_s else
-                     f"{mark_of_ratio(one.of_bytes, of_time)}"
-                     f"{bytes_text(one.total / elapsed_s, units)}/s"))
+        rows.append((f"  {transfer.direction}, {_LAYERS[transfer.layer]}",
+                     "-" if transfer.total is None else transfer.of_bytes
+                     + format_bytes(transfer.total, units),
+                     "-" if transfer.count is None else transfer.of_calls
+                     + format_count(transfer.count),
+                     "-" if transfer.mean is None else transfer.of_mean
+                     + format_bytes(transfer.mean, units),
+                     "-" if transfer.total is None or not elapsed_s else
+                     f"{mark_ratio(transfer.of_bytes, of_time)}"
+                     f"{format_bytes(transfer.total / elapsed_s, units)}/s"))
     return Block(("Transfers", "bytes", "calls, RPCs", "mean size", "mean rate"),
                  (NAME, NUMBER, NUMBER, NUMBER, NUMBER), rows, ("mean rate", "mean size"))
 
 
-def _times(fs: FileSystemRecord) -> Block | None:
-    """How long each kind of operation took, the longest first."""
+def _make_time_block(fs: FileSystemRecord) -> Block | None:
+    """Make the block of the time in each operation, the longest first."""
     low = mark(fs, "operations")
-    of_mean = mark_of_ratio(low, low)
-    timed = sorted(((name, row) for name, row in with_calls(fs).items()
+    of_mean = mark_ratio(low, low)
+    timed = sorted(((name, row) for name, row in add_read_and_write(fs).items()
                     if row.seconds is not None and row.count),
-                   key=lambda item: (-item[1].seconds, item[0]))
-    whole = sum(row.seconds for _, row in timed)
-    first, others = _first(timed, _MOST_OPERATIONS)
-    rows: list[Sequence[Any]] = [(
-        f"  {name}", *_share(row.seconds, whole, low),
-        mark_of_operation(fs, name) + count_text(row.count),
-        low + brief_seconds(row.seconds), of_mean + brief_seconds(row.seconds / row.count),
-        "-" if row.stddev_s is None else of_mean + brief_seconds(row.stddev_s))
+                   key=lambda item: (-(item[1].seconds or 0), item[0]))
+    whole = sum(row.seconds or 0 for _, row in timed)
+    first, rest = _split_rows(timed, _MOST_OPERATIONS)
+    rows: list[Row] = [(
+        f"  {name}", *_make_share_cells(row.seconds or 0, whole, low),
+        mark_operation(fs, name) + format_count(row.count),
+        low + format_seconds(row.seconds or 0),
+        of_mean + format_seconds((row.seconds or 0) / row.count),
+        "-" if row.stddev_s is None else of_mean + format_seconds(row.stddev_s))
         for name, row in first]
-    if others:
-        count, seconds = (sum(getattr(row, what) for _, row in others)
-                          for what in ("count", "seconds"))
-        rows.append((f"  {_and_others(others)}", *_share(seconds, whole, low),
-                     low + count_text(count), low + brief_seconds(seconds), "", ""))
+    if rest:
+        count, seconds = (sum(getattr(row, unit) for _, row in rest)
+                          for unit in ("count", "seconds"))
+        rows.append((f"  {_format_others(rest)}", *_make_share_cells(seconds, whole, low),
+                     low + format_count(count), low + format_seconds(seconds), "", ""))
     headings = ("Time in operations", "", "share", "calls", "time", "mean", "stddev")
     kinds = (NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER)
     if all(row.stddev_s is None for _, row in first):
@@ -121,22 +137,22 @@ def _times(fs: FileSystemRecord) -> Block | None:
     return Block(headings, kinds, rows, ("stddev",))
 
 
-def _sizes(fs: FileSystemRecord) -> Block | None:
-    """How large the network requests were, by their number of pages."""
-    low = mark_of_source(fs, "rpc_stats")
+def _make_size_block(fs: FileSystemRecord) -> Block | None:
+    """Make the block of the sizes of network requests, by their number of pages."""
+    low = mark_source(fs, "rpc_stats")
     ways: list[tuple[str, dict[str, int]]] = [
-        (words, fs.request_pages[way]) for way, words in _WAYS
-        if fs.request_pages and any(fs.request_pages[way].values())]
+        (words, fs.request_pages[direction]) for direction, words in _DIRECTIONS
+        if fs.request_pages and any(fs.request_pages[direction].values())]
     sizes = sorted({size for _, pages in ways for size, rpcs in pages.items() if rpcs},
                    key=lambda size: (int(size) if size.isdigit() else 0, size))
-    first, others = _first(sizes, _MOST_SIZES)
-    rows: list[Sequence[Any]] = []
-    for name, of in [*((f"up to {request_size_text(size)}", [size]) for size in first),
-                     *([(_and_others(others), others)] if others else [])]:
-        row: list[Any] = [f"  {name}"]
+    first, rest = _split_rows(sizes, _MOST_SIZES)
+    rows: list[Row] = []
+    for name, of in [*((f"up to {format_request_size(size)}", [size]) for size in first),
+                     *([(_format_others(rest), rest)] if rest else [])]:
+        row: list[Cell] = [f"  {name}"]
         for _, pages in ways:
             rpcs = sum(pages.get(size, 0) for size in of)
-            row += [low + count_text(rpcs), *_share(rpcs, sum(pages.values()), low)
+            row += [low + format_count(rpcs), *_make_share_cells(rpcs, sum(pages.values()), low)
                     ] if rpcs else ["", None, ""]
         rows.append(row)
     headings, kinds = ["Requests (4 KiB pages)"], [NAME]
@@ -146,9 +162,9 @@ def _sizes(fs: FileSystemRecord) -> Block | None:
     return Block(headings, kinds, rows)
 
 
-def _osts(fs: FileSystemRecord, units: str) -> Block | None:
+def _make_ost_block(fs: FileSystemRecord, units: str) -> Block | None:
     """The OSTs that carried the most."""
-    low, balance = mark_of_source(fs, "osc"), fs.balance
+    low, balance = mark_source(fs, "osc"), fs.balance
     if balance is None or balance.busiest_share is None:
         return None
     moved = sorted(((values.get("read_bytes", 0), values.get("write_bytes", 0), target)
@@ -156,79 +172,86 @@ def _osts(fs: FileSystemRecord, units: str) -> Block | None:
                    key=lambda row: (-row[0] - row[1], row[2]))
     moved = [row for row in moved if row[0] or row[1]]
     whole = sum(read + written for read, written, _ in moved)
-    first, others = _first(moved, _MOST_OSTS)
-    rows: list[Sequence[Any]] = [_ost(target, read, written, whole, low, units)
+    first, rest = _split_rows(moved, _MOST_OSTS)
+    rows: list[Row] = [_make_ost_row(target, read, written, whole, low, units)
                                  for read, written, target in first]
-    if others:
-        read, written = (sum(row[at] for row in others) for at in (0, 1))
-        rows.append(_ost(_and_others(others), read, written, whole, low, units))
+    if rest:
+        read, written = sum(row[0] for row in rest), sum(row[1] for row in rest)
+        rows.append(_make_ost_row(_format_others(rest), read, written, whole, low, units))
     if not rows:                            # the short form of a record
-        rows = [(f"  {balance.busiest}", *_share(balance.busiest_share, 1, low), "-", "-")]
+        rows = [(f"  {balance.busiest}", *_make_share_cells(balance.busiest_share, 1, low), "-",
+                 "-")]
     return Block((f"OSTs, {low}{balance.used} of {low}{balance.osts} used", "", "share", "read",
                   "written"), (NAME, BAR, NUMBER, NUMBER, NUMBER), rows)
 
 
-def _ost(name: str, read: int, written: int, whole: int, low: str,
-         units: str) -> tuple[Any, ...]:
-    return (f"  {name}", *_share(read + written, whole, low),
-            *(low + bytes_text(number, units) if number or low else "" for number in (
+def _make_ost_row(name: str, read: int, written: int, whole: int, low: str,
+                  units: str) -> Row:
+    return (f"  {name}", *_make_share_cells(read + written, whole, low),
+            *(low + format_bytes(number, units) if number or low else "" for number in (
                 read, written)))
 
 
-def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
-    """What each MDT was asked: the number by which administrators judge a job."""
-    low, of_mean = mark_of_source(fs, "md_stats"), mark_of_node_mean(fs, "md_stats")
-    asked = sorted(((name, one) for name, one in fs.metadata.items() if one.requests or low),
-                   key=lambda item: (-item[1].requests, item[0]))
-    whole = sum(one.requests for _, one in asked)
-    first, others = _first(asked, _MOST_MDTS)
-    rows: list[Sequence[Any]] = []
-    for name, one in first:
-        rate, peak = one.per_second_per_node, one.peak
-        rows.append((f"  {name}", *_share(one.requests, whole, low),
-                     low + count_text(one.requests),
-                     "-" if rate is None else of_mean + brief_rate(rate),
-                     low + brief_rate(peak.per_second) if peak else "-",
+def _make_mdt_block(fs: FileSystemRecord, several_nodes: bool) -> Block:
+    """Make the block of requests to each MDT, by which administrators judge a job."""
+    low, of_mean = mark_metadata(fs)
+    mdts = sorted(((name, requests_to) for name, requests_to in fs.metadata.items()
+                   if requests_to.requests or low),
+                  key=lambda item: (-item[1].requests, item[0]))
+    whole = sum(requests_to.requests for _, requests_to in mdts)
+    first, rest = _split_rows(mdts, _MOST_MDTS)
+    rows: list[Row] = []
+    for name, requests_to in first:
+        rate, peak = requests_to.per_second_per_node, requests_to.peak
+        rows.append((f"  {name}", *_make_share_cells(requests_to.requests, whole, low),
+                     low + format_count(requests_to.requests),
+                     "-" if rate is None else of_mean + format_rate(rate),
+                     low + format_rate(peak.per_second) if peak else "-",
                      (peak.node if peak else "-") or "-",
-                     ", ".join(f"{operation} {low}{count_text(count)}"
-                               for operation, count in most_asked(one))))
-    if others:
-        requests = sum(one.requests for _, one in others)
-        rows.append((f"  {_and_others(others)}", *_share(requests, whole, low),
-                     low + count_text(requests), "", "", "", ""))
-    headings = ["MDTs", "", "share", "requests", "/s, node", "peak", "of node", "most"]
+                     ", ".join(f"{operation} {low}{format_count(count)}"
+                               for operation, count in find_most_frequent(requests_to))))
+    if rest:
+        requests = sum(requests_to.requests for _, requests_to in rest)
+        rows.append((f"  {_format_others(rest)}", *_make_share_cells(requests, whole, low),
+                     low + format_count(requests), "", "", "", ""))
+    headings = [f"{name_metadata_server(fs)}s", "", "share", "requests", "/s, node", "peak",
+                "of node", "most"]
     kinds = [NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, TEXT, ITEMS]
-    gone = {1, 2} if len(asked) == 1 else set()
-    gone |= set() if several_nodes else {5, 6}
-    kept = [at for at in range(len(headings)) if at not in gone]
-    return Block([headings[at] for at in kept], [kinds[at] for at in kept],
-                 [[row[at] for at in kept] for row in rows],
+    empty = {1, 2} if len(mdts) == 1 else set()
+    empty |= set() if several_nodes else {5, 6}
+    columns = [at for at in range(len(headings)) if at not in empty]
+    return Block([headings[at] for at in columns], [kinds[at] for at in columns],
+                 [[row[at] for at in columns] for row in rows],
                  [name for name in ("of node", "peak", "most")
-                  if headings.index(name) not in gone])
+                  if headings.index(name) not in empty])
 
 
-def _nodes(fs: FileSystemRecord, units: str) -> Block:
-    """The least, median and most of a node."""
-    place = {name: number for number, name in enumerate((*_NAMES, *OPERATIONS))}
+def _make_node_block(fs: FileSystemRecord, units: str) -> Block:
+    """Make the block with the minimum, median and maximum over the nodes."""
+    place = {name: number for number, name in enumerate((*METRIC_WORDS, *OPERATIONS))}
     spreads = sorted(((name, spread) for name, spread in fs.per_node.items() if spread.max),
-                     key=lambda item: (item[0] not in _NAMES, place.get(item[0], -1)
-                                       if item[0] in _NAMES else -item[1].max, item[0]))
-    first, others = _first(spreads, _MOST_METRICS)
-    rows: list[Sequence[Any]] = []
-    for name, spread in first:
-        text: Callable[[int], str] = (
-            (lambda number: bytes_text(number, units)) if name.endswith("_bytes") else count_text)
-        marks = marks_of_spread(fs, name)
-        rows.append((f"  {_NAMES.get(name, name)}", *(
-            sign + text(spread[at]) for sign, at in zip(marks, ("min", "median", "max"))),
-            busiest_of(spread, marks)))
-    if others:
-        rows.append((f"  {_and_others(others)}", "", "", "", ""))
+                     key=lambda item: (item[0] not in METRIC_WORDS, place.get(item[0], -1)
+                                       if item[0] in METRIC_WORDS else -item[1].max, item[0]))
+    spent = [item for item in spreads if item[0].endswith("_us")]
+    first, rest = _split_rows([item for item in spreads if item not in spent], _MOST_METRICS)
+    longest, shorter = _split_rows(spent, _MOST_TIMES)
+    rows: list[Row] = []
+    for name, spread in (*first, *longest):
+        marks = mark_spread(fs, name)
+        rows.append((f"  {format_metric_name(name)}", *(
+            sign + (format_seconds(spread[at] / 1e6) if name.endswith("_us") else
+                    format_amount(name, spread[at], units))
+            for sign, at in zip(marks, ("min", "median", "max"))),
+            find_busiest(spread, marks)))
+    rest = [*rest, *shorter]
+    if rest:
+        rows.append((f"  {_format_others(rest)}", "", "", "", ""))
     return Block(("Per node", "least", "median", "most", "busiest"),
                  (NAME, NUMBER, NUMBER, NUMBER, TEXT), rows)
 
 
-def _over_time(fs: FileSystemRecord, reported: int, units: str, screen: Screen) -> Block | None:
+def _make_series_block(fs: FileSystemRecord, reported: int, units: str,
+                       screen: Screen) -> Block | None:
     """A line of bars for each metric that `watch` saw."""
     series = fs.series
     if not series:
@@ -239,27 +262,27 @@ def _over_time(fs: FileSystemRecord, reported: int, units: str, screen: Screen) 
                          ("operations", "operations")):
         if any(series[metric]):
             peak = max(series[metric]) / series.every_s
-            most = brief_rate(peak) if metric == "operations" else bytes_text(peak, units)
-            rows.append((f"  {name}", f"|{bars(series[metric], room, screen.is_ascii)}|",
-                         f"{mark(fs, metric)}{most}/s"))
+            highest = format_rate(peak) if metric == "operations" else format_bytes(peak, units)
+            rows.append((f"  {name}", f"|{draw_bars(series[metric], room, screen.is_ascii)}|",
+                         f"{mark(fs, metric)}{highest}/s"))
     bins = max(len(series[metric]) for metric in ("read_bytes", "write_bytes", "operations"))
-    each = brief_seconds(series.every_s * bins_of_a_bar(bins, room))
+    each = format_seconds(series.every_s * count_bins_per_bar(bins, room))
     of = f", {series.nodes} of {reported} nodes" if series.nodes < reported else ""
     return Block(("I/O over time", f"a column is {each}{of}", "peak"),
                  (NAME, SERIES, NUMBER), rows)
 
 
-def _share(part: float, whole: float, low: str) -> tuple[float | None, str]:
-    """(bar, text) of a part of a whole that both have the mark `low`."""
+def _make_share_cells(part: float, whole: float, low: str) -> tuple[float | None, str]:
+    """Return (bar, text) for a part of a whole; `low`: the mark of both numbers, ">= " or ""."""
     if not whole:
         return None, "-"
-    return part / whole, mark_of_ratio(low, low) + share_text(part / whole)
+    return part / whole, mark_ratio(low, low) + format_share(part / whole)
 
 
-def _first(rows: Sequence[Any], most: int) -> tuple[Sequence[Any], Sequence[Any]]:
-    """(the rows that are shown, the others, never one alone)."""
-    return (rows, ()) if len(rows) <= most + 1 else (rows[:most], rows[most:])
+def _split_rows(rows: Sequence[Item], limit: int) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Return (the rows that are shown, the others, never one alone)."""
+    return (rows, ()) if len(rows) <= limit + 1 else (rows[:limit], rows[limit:])
 
 
-def _and_others(others: Sequence[Any]) -> str:
-    return f"and {len(others)} others"
+def _format_others(rest: Sequence[object]) -> str:
+    return f"and {len(rest):,} others"

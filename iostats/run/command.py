@@ -1,8 +1,8 @@
 """
 The user's command of `iostats run`.
 
-It gets our standard input and output, open files and environment as they are, every signal that we
-get, and its exit status is ours.
+It has our standard input and output, open files and environment unchanged, gets every signal that
+we get, and its exit status is ours.
 """
 
 from __future__ import annotations
@@ -15,17 +15,13 @@ import shutil
 import signal
 import threading
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 FORWARDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
              signal.SIGUSR2, signal.SIGXCPU)
-_IMPATIENT = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+_STOP_WAITING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-_SI_KERNEL = 0x80                 # siginfo's si_code: from a terminal, which has told all its group
+_FROM_KERNEL = 0x80             # siginfo's si_code: from a terminal, which signals its whole group
 _SAME_SIGNAL_S = 0.5
 
 
@@ -33,15 +29,16 @@ class Command:
     """
     The user's command.
 
-    Its signals are blocked here, and a thread waits for them: that way is told who has sent one.
-    What a terminal sends goes to its whole foreground group, so the command has had it.
+    Its signals are blocked here, and a thread waits for them: so it learns who has sent one. A
+    terminal sends a signal to its whole foreground group, so the command has received it.
 
     Attributes:
         returncode: as of subprocess; None while it has not ended.
-        failed: the OSError why it can't be run; None otherwise.
-        told: an asyncio.Event, set when any signal has come.
-        ending: an asyncio.Event, set when we were told to end (SIGTERM).
-        impatient: True when somebody has told us to end while there was no command any more.
+        failed: the OSError if it cannot be run; None otherwise.
+        signal_received: an asyncio.Event, set by any signal.
+        terminating: an asyncio.Event, set by SIGTERM: the job is being ended.
+        stops_waiting: True after a signal that arrived when the command had ended: reports are not
+        waited for.
     """
 
     def __init__(self, argv: list[str], environ: dict[bytes, bytes]) -> None:
@@ -49,44 +46,44 @@ class Command:
         self._pid: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: threading.Thread | None = None
-        self._early: list[int] = []
+        self._pending: list[int] = []
         self._caught: Sequence[int] = ()
         self._mask: Iterable[int] = ()
-        self._released = False
-        self.returncode: Any = None                               # an int, once it has ended
+        self._is_released = False
+        self.returncode: int | None = None
         self.failed: OSError | None = None
-        self.told: Any = None                                     # Events, from `attach` on
-        self.ending: Any = None
-        self.impatient, self._ended_at = False, 0.0
+        self.signal_received: asyncio.Event             # from `attach` on, as `terminating`
+        self.terminating: asyncio.Event
+        self.stops_waiting, self._ended_at = False, 0.0
 
     # -- signals
 
     def catch(self) -> None:
-        """Take over the command's signals, from now on; one that is ignored stays so."""
+        """Receive the command's signals from now on; ignored ones stay ignored."""
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)         # or there is no exit status
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)         # else there is no exit status
         self._caught = [number for number in FORWARDED
                         if signal.getsignal(number) != signal.SIG_IGN]
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
-        for number in self._caught:                               # while they are not blocked
-            signal.signal(number, lambda number, frame: self._post(number, False))
+        for number in self._caught:  # for a time in which they are not blocked
+            signal.signal(number, lambda number, frame: self._pass_to_loop(number, False))
         if self._caught:
             self._listener = threading.Thread(target=self._listen, daemon=True)
             self._listener.start()
 
     def attach(self) -> None:
-        """From now on the running loop is told of signals."""
-        self.told, self.ending = asyncio.Event(), asyncio.Event()
+        """Pass signals to the running loop from now on."""
+        self.signal_received, self.terminating = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        for number in self._early[:]:
-            self._note(number)
+        for number in self._pending[:]:
+            self._set_events(number)
 
     def release(self) -> None:
         """
-        Listen no more.  The signals stay blocked: what comes while we end must not take the place
-        of the command's exit status.
+        Stop listening. The signals stay blocked: one that arrives while we end must not replace the
+        command's exit status.
         """
-        self._released = True
+        self._is_released = True
         if self._listener:
             signal.pthread_kill(self._listener.ident,  # type: ignore[arg-type]     # it runs
                                 self._caught[0])
@@ -94,7 +91,7 @@ class Command:
 
     @contextlib.contextmanager
     def unblocked(self) -> Iterator[None]:
-        """Signals as they were before, for a process that is started meanwhile."""
+        """A context with the original signal mask, for processes that are started in it."""
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         try:
             yield
@@ -103,60 +100,59 @@ class Command:
 
     def _listen(self) -> None:
         while True:
-            found = signal.sigwaitinfo(self._caught)
-            if self._released:
+            info = signal.sigwaitinfo(self._caught)
+            if self._is_released:
                 return
-            self._post(found.si_signo, found.si_code == _SI_KERNEL)
+            self._pass_to_loop(info.si_signo, info.si_code == _FROM_KERNEL)
 
-    def _post(self, number: int, had_it: bool) -> None:
+    def _pass_to_loop(self, number: int, is_delivered: bool) -> None:
         if self._loop is None:
-            self._early.append(number)
+            self._pending.append(number)
         else:
             with contextlib.suppress(RuntimeError):               # the loop is closed
-                self._loop.call_soon_threadsafe(self._came, number, had_it)
+                self._loop.call_soon_threadsafe(self._handle, number, is_delivered)
 
-    def _note(self, number: int) -> None:
-        self.told.set()
+    def _set_events(self, number: int) -> None:
+        self.signal_received.set()
         if number == signal.SIGTERM:
-            self.ending.set()
+            self.terminating.set()
 
-    def _came(self, number: int, had_it: bool) -> None:
-        self._note(number)
+    def _handle(self, number: int, is_delivered: bool) -> None:
+        self._set_events(number)
         if self.returncode is not None or self.failed is not None:
-            # What has ended the command may have been for us as well, and come a bit later.
-            if number in _IMPATIENT and time.monotonic() > self._ended_at + _SAME_SIGNAL_S:
-                self.impatient = True
+            # The signal that ended the command may have been sent to us as well, a bit later.
+            if number in _STOP_WAITING and time.monotonic() > self._ended_at + _SAME_SIGNAL_S:
+                self.stops_waiting = True
         elif self._pid is None:
-            self._early.append(number)
-        elif not had_it:
+            self._pending.append(number)
+        elif not is_delivered:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, number)
 
-    # -- its life
+    # -- the process
 
     async def run(self) -> None:
-        """Run it to its end."""
-        if self._early:
-            self.returncode = -self._early[0]                     # it was ended before it began
+        """Run the command to its end."""
+        if self._pending:
+            self.returncode = -self._pending[0]                     # it was ended before its start
             return
         try:
-            self._pid = self._spawned()
+            self._pid = self._spawn()
         except OSError as error:
             self.failed = error
             return
-        # Its process number stays its own until we have its status: no signal goes astray.
-        await asyncio.get_running_loop().run_in_executor(
-            None, os.waitid, os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        # Its process id is not reused until we have its status: no signal reaches another process.
+        await asyncio.to_thread(os.waitid, os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         self._ended_at = time.monotonic()
         self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     def wait(self) -> None:
-        """Until it has ended, where nobody else waits for it."""
+        """Wait until it has ended, if no loop waits for it."""
         if self.returncode is None and self._pid is not None:
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
-    def become(self) -> None:
-        """Be the command, without anybody who waits for it; returns only where it can't be run."""
+    def replace_process(self) -> None:
+        """Execute the command in place of this process; returns only if it cannot be run."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
@@ -170,12 +166,12 @@ class Command:
         """True when it has run, or runs."""
         return self._pid is not None
 
-    def _spawned(self) -> int:
+    def _spawn(self) -> int:
         """
-        The number of its process.
+        Start the command, and return its process id.
 
-        posix_spawn, since it leaves all else as it is: files that were open for us stay so (such
-        as a shell's <(...)), and what was ignored or blocked.
+        posix_spawn, since it leaves all else unchanged: files that were open for us stay so (such
+        as a shell's <(...)), and so do ignored or blocked signals.
         """
         def spawn(path: str, argv: list[str]) -> int:
             return os.posix_spawnp(path, argv, self._environ, setsigmask=self._mask,
@@ -187,6 +183,6 @@ class Command:
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-        # A script without "#!" is the shell's, as for execvp(3).
+        # A script without "#!" is run by the shell, as by execvp(3).
         script = shutil.which(self._argv[0]) or self._argv[0]
         return spawn("/bin/sh", ["/bin/sh", script, *self._argv[1:]])

@@ -22,7 +22,7 @@ _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
 def run_command(argv: Sequence[str]) -> CompletedProcess[str]:
-    """What subprocess.run() returns: no input, no more than 10 s, in English."""
+    """Run a command without input, for at most 10 s, in English; the result of subprocess.run()."""
     import subprocess
     return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN_S,
                           encoding="utf-8", errors="replace", env={**os.environ, "LC_ALL": "C"})
@@ -30,7 +30,7 @@ def run_command(argv: Sequence[str]) -> CompletedProcess[str]:
 
 def ask(argv: Sequence[str], run: Run | None = None, shown: str = "") -> tuple[int, str, str]:
     """
-    (exit status, what it printed, its first line of error) of a command; NotReadable.
+    Return (exit status, output, the first line of errors) of a command; NotReadable.
 
     `shown`: a name of the command for errors, if its command line would mean nothing to users.
     """
@@ -38,59 +38,60 @@ def ask(argv: Sequence[str], run: Run | None = None, shown: str = "") -> tuple[i
     try:
         done = (run or run_command)(argv)
     except subprocess.TimeoutExpired as error:
-        raise NotReadable(f"{shown or _shown(argv)}: expected an answer within {error.timeout:g} "
+        raise NotReadable(
+            f"{shown or _format_command(argv)}: expected an answer within {error.timeout:g} "
                           f"s, got none; is the batch system up?") from None
     except OSError as error:
-        raise NotReadable(f"{shown or _shown(argv)}: expected the batch system's command, got "
+        raise NotReadable(
+            f"{shown or _format_command(argv)}: expected the batch system's command, got "
                           f"{error.strerror or error}; is it in PATH here?") from None
     wrong = (done.stderr or "").strip()
     return done.returncode, done.stdout or "", wrong
 
 
-def refused(argv: Sequence[str], status: int, wrong: str) -> NotReadable:
-    """The NotReadable of a command that failed."""
-    return NotReadable(f"{_shown(argv)}: expected exit status 0, got {status}: "
+def make_command_error(argv: Sequence[str], status: int, wrong: str) -> NotReadable:
+    """Make the NotReadable for a command that failed."""
+    return NotReadable(f"{_format_command(argv)}: expected exit status 0, got {status}: "
                        f"{wrong.partition(chr(10))[0][:200] or 'and not a word why'}")
 
 
-def not_of_the_form(origin: str, expected: str, text: object) -> NotReadable:
-    """The NotReadable of an output that is not understood."""
+def make_format_error(origin: str, expected: str, text: object) -> NotReadable:
+    """Make the NotReadable for an output with an unexpected format."""
     text = text if isinstance(text, str) else repr(text)
     return NotReadable(f"{origin}: expected {expected}, got {text.strip()[:60]!r}")
 
 
-def _shown(argv: Sequence[str]) -> str:
+def _format_command(argv: Sequence[str]) -> str:
     text = " ".join(argv)
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def askable(jobs: Iterable[str]) -> list[str]:
-    """[job id] that can stand on a command line; UsageError."""
-    found = [job_id.checked_job_id(job, "job id") for job in jobs]
-    for job in found:
+def check_ids(jobs: Iterable[str]) -> list[str]:
+    """Return [job id] that can stand on a command line; UsageError."""
+    job_ids = [job_id.check_job_id(job, "job id") for job in jobs]
+    for job in job_ids:
         if job.startswith("-") or any(c.isspace() or c in ",'\"" for c in job):
             raise UsageError(f"expected a job id, got {job[:40]!r}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(job_ids))
 
 
-def json_object(text: str, origin: str, expected: str) -> dict[str, Any]:
+def parse_json_object(text: str, origin: str, expected: str) -> dict[str, object]:
     """
-    The JSON object `text`; NotReadable.  Of a name that comes twice the first counts: what a
-    user wrote (environment, job name) comes late, and must not stand for what the batch system
-    says.
+    The JSON object `text`; NotReadable.  Of duplicate keys the first counts: texts of users
+    (environment, job name) come late, and must not replace values of the batch system.
     """
     import json
     try:
-        found = json.loads(text, strict=False, object_pairs_hook=lambda pairs: dict(pairs[::-1]))
+        parsed = json.loads(text, strict=False, object_pairs_hook=lambda pairs: dict(pairs[::-1]))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise not_of_the_form(origin, expected, text)
-    return found
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise make_format_error(origin, expected, text)
+    return parsed
 
 
-def field(record: Mapping[str, Any], *keys: str) -> str:
-    """The first of `keys` that `record` has, as one line of text; ""."""
+def get_field(record: Mapping[str, object], *keys: str) -> str:
+    """The value of the first of `keys` in `record`, as one line of text; ""."""
     for key in keys:
         value = record.get(key)
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
@@ -100,8 +101,8 @@ def field(record: Mapping[str, Any], *keys: str) -> str:
     return ""
 
 
-def label(record: Mapping[str, Any], *keys: str) -> str:
-    """As `field`, of what users call their things: what does not print is made visible."""
+def get_label(record: Mapping[str, object], *keys: str) -> str:
+    """Like `get_field`, for texts of users: characters that do not print are made visible."""
     for key in keys:
         value = record.get(key)
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
@@ -111,7 +112,7 @@ def label(record: Mapping[str, Any], *keys: str) -> str:
     return ""
 
 
-def seconds(text: object, now: float | None = None) -> float | None:
+def parse_time(text: object, now: float | None = None) -> float | None:
     """
     Seconds since 1970 of a time as batch systems write it, in local time; None for none.
 
@@ -135,13 +136,13 @@ def seconds(text: object, now: float | None = None) -> float | None:
                 words = words[1:]
             date = (words[3] if len(words) > 3 else None, _MONTHS.index(words[0]) + 1, words[1])
             clock = words[2]
-        found = _local(date, clock, now)
-        return found if found is not None and abs(found) < 1e11 else None      # of year 5138
+        moment = _convert_local_time(date, clock, now)
+        return moment if moment is not None and abs(moment) < 1e11 else None      # of year 5138
     except (ValueError, IndexError, OverflowError):
         return None
 
 
-def _local(date: Sequence[Any], clock: str, now: float | None) -> float | None:
+def _convert_local_time(date: Sequence[Any], clock: str, now: float | None) -> float | None:
     import time
     year, month, day = date
     clock, _, fraction = clock.partition(".")

@@ -9,7 +9,7 @@ the batch job (FLUX_ENCLOSING_ID; the script has no other), which prologs see an
 That one is the job.
 
 `flux exec` runs a command once on each broker, which is once on each node, of one's own
-instance; with `-j JOB` on the nodes of a job.  The nodes are in no variable: `nodes_of` asks.
+instance; with `-j JOB` on the nodes of a job.  The nodes are in no variable: `list_nodes` asks.
 
 Facts: `flux jobs --json JOB...`; before flux-core 0.49, `flux jobs -n -o FORMAT`.
 
@@ -18,18 +18,15 @@ Sources: flux-environment(7), flux-exec(1), flux-jobs(1), flux-hostlist(1) of fl
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from iostats.base import job_facts
 from iostats.base.errors import NotReadable
-from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.base.ids import JobId, RawJobId
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts, parse_integer, parse_positive
+from iostats.base.job_list import JobList, ListSettings
 from iostats.schedulers import commands, job_environment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from iostats.base.job_facts import Facts
-    from iostats.base.job_list import JobList, ListSettings
 
 NAME = "flux"
 JOB_ID_VARIABLE = "FLUX_JOB_ID"
@@ -59,45 +56,45 @@ _FORM = 'flux jobs\' form, {"id": ..., "state": ...} or {"jobs": [...]}'
 
 
 def is_here(environ: Mapping[str, str]) -> bool:
-    """Also a batch job's script, which has no FLUX_JOB_ID."""
+    """True also in a batch job's script, which has no FLUX_JOB_ID."""
     return bool(environ.get(_ENCLOSING) or environ.get(JOB_ID_VARIABLE))
 
 
-def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what the environment of a job, its script or a prolog has."""
-    job = (job_environment.job_in(environ, _ENCLOSING)
-           or job_environment.job_in(environ, JOB_ID_VARIABLE))
-    nodes = job_environment.word(environ, "FLUX_JOB_NODELIST")
-    uid = number(environ.get("FLUX_JOB_USERID"))
-    user = "" if uid is not None else job_environment.word(environ, "LOGNAME", "USER")
-    return job_environment.known_only(
-        job=canonical(job), nodes=job_environment.listed(nodes), user=user,
+def about(environ: Mapping[str, str]) -> job_environment.JobAbout:
+    """Return {} of the facts in the environment of a job, its script or a prolog."""
+    job = (job_environment.find_job(environ, _ENCLOSING)
+           or job_environment.find_job(environ, JOB_ID_VARIABLE))
+    nodes = job_environment.get_variable(environ, "FLUX_JOB_NODELIST")
+    uid = parse_integer(environ.get("FLUX_JOB_USERID"))
+    user = "" if uid is not None else job_environment.get_variable(environ, "LOGNAME", "USER")
+    return job_environment.drop_unknown(
+        job=canonical(job), nodes=job_environment.check_node_list(nodes), user=user,
         uid=uid if uid is not None and uid >= 0 else None)
 
 
-def nodes_of(environ: Mapping[str, str], run: commands.Run | None = None) -> str:
-    """The job's nodes, as text, in its script by `flux getattr hostlist`; "" where not known."""
-    known: str = about(environ).get("nodes", "")
-    if known or not environ.get(_ENCLOSING):
-        return known
+def list_nodes(environ: Mapping[str, str], run: commands.Run | None = None) -> str:
+    """The job's node list, in its script from `flux getattr hostlist`; "" if unknown."""
+    nodes = about(environ).get("nodes", "")
+    if nodes or not environ.get(_ENCLOSING):
+        return nodes
     status, text, _ = commands.ask(["flux", "getattr", "hostlist"], run)
-    return "" if status else job_environment.listed(text.strip())
+    return "" if status else job_environment.check_node_list(text.strip())
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
-    """One flux exec for all."""
-    if len(job_environment.node_names(nodes)) == 1:
+    """Return one flux exec for all nodes."""
+    if len(job_environment.parse_node_names(nodes)) == 1:
         return [[]]
     job = about(environ).get("job", "")
     if not job:
         return [[]]
-    inside = job_environment.job_in(environ, _ENCLOSING)
+    inside = job_environment.find_job(environ, _ENCLOSING)
     return [["flux", "exec", "-n", *([] if inside else ["-j", job]), "--"]]
 
 
 def canonical(job: str) -> str:
     """
-    `job` in the one form that it has here; what is no id of Flux's comes back as it is.
+    Return `job` in its usual form; other texts are returned unchanged.
 
     >>> canonical("6731191091817518"), canonical("ƒuZZybuNNy"), canonical("0x17e9fb8df16c2e")
     ('fuZZybuNNy', 'fuZZybuNNy', 'fuZZybuNNy')
@@ -115,10 +112,10 @@ def canonical(job: str) -> str:
             return job
     except ValueError:
         return job
-    return _f58(value) if value <= _LARGEST else job
+    return _format_f58(value) if value <= _LARGEST else job
 
 
-def _f58(value: int) -> str:
+def _format_f58(value: int) -> str:
     text = ""
     while value:
         value, digit = divmod(value, 58)
@@ -127,21 +124,22 @@ def _f58(value: int) -> str:
 
 
 def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
-    """{raw job: Facts}; a job that Flux has forgotten is not in it."""
-    asked = [canonical(job) for job in commands.askable(jobs)]
-    if not asked:
+    """Return {raw job: Facts}; jobs unknown to Flux are left out."""
+    queried = [canonical(job) for job in commands.check_ids(jobs)]
+    if not queried:
         return {}
     failed: NotReadable | None = None
     line = DELIMITER.join("{%s}" % name for name in FIELDS)
     for parse, command in ((parse_json, ["flux", "jobs", "--json"]),
                            (parse_text, ["flux", "jobs", "-n", "-o", line])):
-        status, text, wrong = commands.ask([*command, *asked], run)
+        status, text, wrong = commands.ask([*command, *queried], run)
         try:
             if text.strip():
-                return {job: one for job, one in parse(text).items() if job in asked}
+                return {job: facts_of_job for job, facts_of_job in parse(text).items()
+                        if job in queried}
             if "unknown" in wrong.lower() and "unrecognized" not in wrong.lower():
                 return {}
-            raise commands.refused(command, status, wrong)
+            raise commands.make_command_error(command, status, wrong)
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
@@ -160,13 +158,13 @@ def job_list(run: commands.Run | None = None, now: float | None = None) -> JobLi
                "--filter=running,inactive"]
     status, text, wrong = commands.ask(command, run)
     if status:
-        raise commands.refused(command, status, wrong)
-    return JobList([one for one in parse_json(text).values()
-                    if one.nodes and one.started is not None], frozenset())
+        raise commands.make_command_error(command, status, wrong)
+    return JobList([job_facts for job_facts in parse_json(text).values()
+                    if job_facts.nodes and job_facts.started is not None], frozenset())
 
 
 def list_settings(run: commands.Run | None = None) -> ListSettings:
-    """How long an ended job is in such a list: where jobs are purged sooner, that is not known."""
+    """The time that an ended job stays in the list; unknown if a site purges jobs earlier."""
     from iostats.base.job_list import ListSettings
     for limit in ("age", "num"):
         status, text, _ = commands.ask(["flux", "config", "get", "--default=",
@@ -178,63 +176,66 @@ def list_settings(run: commands.Run | None = None) -> ListSettings:
 
 def parse_json(text: str) -> dict[str, Facts]:
     """{job: Facts} of `flux jobs --json`: one job's object, or {"jobs": [...]}; NotReadable."""
-    found = commands.json_object(text, "flux jobs --json", _FORM)
-    records = found.get("jobs", [found] if "id" in found else None)
-    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        raise commands.not_of_the_form("flux jobs --json", _FORM, text)
-    return _all(records)
+    parsed = commands.parse_json_object(text, "flux jobs --json", _FORM)
+    records = parsed.get("jobs", [parsed] if "id" in parsed else None)
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise commands.make_format_error("flux jobs --json", _FORM, text)
+    return _parse_all(records)
 
 
 def parse_text(text: str) -> dict[str, Facts]:
-    """{job: Facts} of `flux jobs -n -o` with our FIELDS; NotReadable."""
+    """Return {job: Facts} of `flux jobs -n -o` with our FIELDS; NotReadable."""
     records = []
     for line in text.rstrip("\n").split("\n"):
         values = line.split(DELIMITER, len(FIELDS) - 1)
         if len(values) != len(FIELDS):
-            raise commands.not_of_the_form("flux jobs -o", f"{len(FIELDS)} fields", line)
+            raise commands.make_format_error("flux jobs -o", f"{len(FIELDS)} fields", line)
         records.append(dict(zip(FIELDS, values), id=values[0]))
-    return _all(records)
+    return _parse_all(records)
 
 
-def _all(records: list[dict[str, Any]]) -> dict[str, Facts]:
-    found: dict[str, Facts] = {}
+def _parse_all(records: list[dict[str, Any]]) -> dict[str, Facts]:
+    by_job: dict[str, Facts] = {}
     for record in records:
-        job = canonical(commands.field(record, "id"))
+        job = canonical(commands.get_field(record, "id"))
         if job:
-            found.setdefault(job, _facts(job, record))
-    return found
+            by_job.setdefault(job, _parse_facts(job, record))
+    return by_job
 
 
-def _facts(job: str, record: dict[str, Any]) -> Facts:
+def _parse_facts(job: str, record: dict[str, Any]) -> Facts:
     def text(*names: str) -> str:
-        return commands.field(record, *names)
+        return commands.get_field(record, *names)
     word, result = record.get("state"), record.get("result")
     state = STATES.get(_STATE_BITS.get(word, "") if isinstance(word, int) else text("state"))
     result = _RESULT_BITS.get(result, "") if isinstance(result, int) else text("result")
     status = signal = None
     if state is ENDED:
-        status, signal = _end(number(record.get("waitstatus")), number(record.get("returncode")))
-    uid = number(record.get("userid"))
+        status, signal = _convert_end(parse_integer(record.get("waitstatus")),
+                                      parse_integer(record.get("returncode")))
+    uid = parse_integer(record.get("userid"))
     cwd = text("cwd")
     return job_facts.Facts(
-        job=job, raw_job=job, user=text("username"), uid=uid, account=text("bank", "project"),
-        partition=text("queue"), name=commands.label(record, "name"),
-        nodes=job_environment.listed(text("nodelist")),
-        node_count=number(record.get("nnodes")) if text("nodelist") else None, state=state,
+        job=JobId(job), raw_job=RawJobId(job), user=text("username"), uid=uid,
+        account=text("bank", "project"),
+        partition=text("queue"), name=commands.get_label(record, "name"),
+        nodes=job_environment.check_node_list(text("nodelist")),
+        node_count=parse_integer(record.get("nnodes")) if text("nodelist") else None, state=state,
         outcome=RESULTS.get(result, result) if state is ENDED else "",
-        exit_status=status, exit_signal=signal, started=_time(record.get("t_run")),
-        ended=_time(record.get("t_cleanup")) if state is ENDED else None,
-        work_dir=cwd)
+        exit_status=status, exit_signal=signal, started=_convert_time(record.get("t_run")),
+        ended=_convert_time(record.get("t_cleanup")) if state is ENDED else None,
+        work_dir=cwd, tasks=parse_positive(record.get("ntasks")),
+        cpus=parse_positive(record.get("ncores")))
 
 
-def _end(status: int | None, code: int | None) -> tuple[int | None, int | None]:
-    """(exit status, signal) of the job's shells."""
+def _convert_end(status: int | None, code: int | None) -> tuple[int | None, int | None]:
+    """Return (exit status, signal) of the job's shells."""
     if status is not None and status >= 0:
-        return job_facts.wait_status(status)
+        return job_facts.split_wait_status(status)
     if code is None or code == _NEVER_STARTED:
         return None, None
     return (0, -code) if code < 0 else (code, None)
 
 
-def _time(value: object) -> float | None:
-    return commands.seconds(value) if isinstance(value, (int, float, str)) else None
+def _convert_time(value: object) -> float | None:
+    return commands.parse_time(value) if isinstance(value, (int, float, str)) else None

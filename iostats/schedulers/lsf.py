@@ -21,18 +21,15 @@ variables set for job execution", and bhist's table of termination reasons, LSF 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from iostats.base import job_facts
 from iostats.base.errors import NotReadable
-from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.base.ids import JobId, RawJobId
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts, parse_integer, parse_positive
+from iostats.base.job_list import JobList, ListSettings
 from iostats.schedulers import commands, job_environment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from iostats.base.job_facts import Facts
-    from iostats.base.job_list import JobList, ListSettings
 
 NAME = "lsf"
 JOB_ID_VARIABLE = "LSB_JOBID"
@@ -62,51 +59,52 @@ _LINES = ["bjobs", "-a", "-o", f"{' '.join(FIELDS)} delimiter='{DELIMITER}'"]
 TIME_STEP_S = 60.0                  # as bjobs tells the time
 
 
-def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what the environment of a job, or of a pre- or post-execution command, has."""
-    job = job_environment.job_in(environ, JOB_ID_VARIABLE)
-    index = number(environ.get("LSB_JOBINDEX"))
-    hosts = (job_environment.host_file(environ.get("LSB_DJOB_HOSTFILE"))
+def about(environ: Mapping[str, str]) -> job_environment.JobAbout:
+    """Return {fact: value} from the environment of a job or a pre- or post-execution command."""
+    job = job_environment.find_job(environ, JOB_ID_VARIABLE)
+    index = parse_integer(environ.get("LSB_JOBINDEX"))
+    hosts = (job_environment.read_host_file(environ.get("LSB_DJOB_HOSTFILE"))
              or (environ.get("LSB_MCPU_HOSTS") or "").split()[::2]
              or (environ.get("LSB_HOSTS") or "").split())
-    return job_environment.known_only(
-        job=_job(job, index) if job else "",
+    return job_environment.drop_unknown(
+        job=_make_job_id(job, index) if job else "",
         nodes=job_environment.as_list(hosts),
-        user=job_environment.word(environ, "LSB_JOB_EXECUSER", "LSFUSER", "LOGNAME", "USER"),
-        account=job_environment.word(environ, "LSB_PROJECT_NAME"),
-        partition=job_environment.word(environ, "LSB_QUEUE"),
-        cluster=job_environment.word(environ, "LSB_EXEC_CLUSTER"),
-        output=_path(job_environment.word(environ, "LSB_OUTPUTFILE"), job, index),
-        work_dir=job_environment.word(environ, "LS_SUBCWD"))
+        user=job_environment.get_variable(environ, "LSB_JOB_EXECUSER", "LSFUSER", "LOGNAME",
+                                          "USER"),
+        account=job_environment.get_variable(environ, "LSB_PROJECT_NAME"),
+        partition=job_environment.get_variable(environ, "LSB_QUEUE"),
+        cluster=job_environment.get_variable(environ, "LSB_EXEC_CLUSTER"),
+        output=_expand_path(job_environment.get_variable(environ, "LSB_OUTPUTFILE"), job, index),
+        work_dir=job_environment.get_variable(environ, "LS_SUBCWD"))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
-    """One blaunch for all."""
-    wanted = job_environment.node_names(nodes)
-    if len(wanted) < 2:
+    """Return one blaunch for all nodes."""
+    names = job_environment.parse_node_names(nodes)
+    if len(names) < 2:
         return [[]]
-    return [["blaunch", "-n", "-no-shell", "-z", " ".join(wanted)]]
+    return [["blaunch", "-n", "-no-shell", "-z", " ".join(names)]]
 
 
 def facts(jobs: Iterable[str], run: commands.Run | None = None,
           now: float | None = None) -> dict[str, Facts]:
-    """{raw job: Facts}; for one job that it does not know bjobs exits with 255, and tells all."""
-    asked = commands.askable(jobs)
-    if not asked:
+    """{raw job: Facts}; bjobs exits with 255 if any job is unknown, and prints the others."""
+    queried = commands.check_ids(jobs)
+    if not queried:
         return {}
     if now is None:
         import time
         now = time.time()
     failed: NotReadable | None = None
     for parse, command in ((parse_json, _JSON), (parse_text, _LINES)):
-        status, text, wrong = commands.ask([*command, *asked], run)
+        status, text, wrong = commands.ask([*command, *queried], run)
         try:
             if text.strip():
-                return {job: one for job, one in parse(text, now).items()
-                        if job in asked or job.partition("[")[0] in asked}
+                return {job: facts_of_job for job, facts_of_job in parse(text, now).items()
+                        if job in queried or job.partition("[")[0] in queried}
             if _UNKNOWN in wrong:
                 return {}
-            raise commands.refused(command, status, wrong)
+            raise commands.make_command_error(command, status, wrong)
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
@@ -126,100 +124,102 @@ def job_list(run: commands.Run | None = None, now: float | None = None) -> JobLi
             if not text.strip() and _NO_JOB in wrong.lower():
                 return JobList([], frozenset())
             if not text.strip():
-                raise commands.refused(argv, status, wrong)
-            return JobList([one for one in parse(text, now).values()
-                            if one.nodes and one.started is not None], frozenset())
+                raise commands.make_command_error(argv, status, wrong)
+            return JobList([job_facts for job_facts in parse(text, now).values()
+                            if job_facts.nodes and job_facts.started is not None], frozenset())
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
 
 
 def list_settings(run: commands.Run | None = None) -> ListSettings:
-    """How long an ended job is in `bjobs -a`; NotReadable."""
+    """The time that an ended job stays in `bjobs -a`; NotReadable."""
     command = ["bparams", "-a"]
     status, text, wrong = commands.ask(command, run)
     if status:
-        raise commands.refused(command, status, wrong)
+        raise commands.make_command_error(command, status, wrong)
     return parse_settings(text)
 
 
 def parse_settings(text: str) -> ListSettings:
     """
-    The ListSettings of `bparams -a`: CLEAN_PERIOD_DONE, where there is one, is of jobs without an
-    error.
+    The ListSettings of `bparams -a`; CLEAN_PERIOD_DONE, if set, is for jobs without an error.
 
     >>> parse_settings("CLEAN_PERIOD = 3600\\nCLEAN_PERIOD_DONE = 900\\n").kept_s
     900.0
     """
     from iostats.base.job_list import ListSettings
-    found = [number(value.split()[0]) for line in text.splitlines()
-             for name, is_one, value in [line.partition("=")]
-             if is_one and name.strip() in ("CLEAN_PERIOD", "CLEAN_PERIOD_DONE") and value.strip()]
-    known = [value for value in found if value is not None]
-    return ListSettings(float(min(known)) if known else None)
+    values = [parse_integer(value.split()[0]) for line in text.splitlines()
+              for name, is_one, value in [line.partition("=")]
+              if is_one and name.strip() in ("CLEAN_PERIOD", "CLEAN_PERIOD_DONE") and value.strip()]
+    numbers = [value for value in values if value is not None]
+    return ListSettings(float(min(numbers)) if numbers else None)
 
 
 def parse_json(text: str, now: float | None = None) -> dict[str, Facts]:
-    """{job: Facts} of `bjobs -json -o`; `now`: for times without a year; NotReadable."""
-    records = commands.json_object(text, "bjobs -json", _FORM).get("RECORDS")
-    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        raise commands.not_of_the_form("bjobs -json", _FORM, text)
-    return _all(records, now)
+    """Return {job: Facts} of `bjobs -json -o`; `now`: for times without a year; NotReadable."""
+    records = commands.parse_json_object(text, "bjobs -json", _FORM).get("RECORDS")
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise commands.make_format_error("bjobs -json", _FORM, text)
+    return _parse_all(records, now)
 
 
 def parse_text(text: str, now: float | None = None) -> dict[str, Facts]:
-    """{job: Facts} of `bjobs -o "... delimiter='^'"`, its header first; NotReadable."""
+    """Return {job: Facts} of `bjobs -o "... delimiter='^'"`, its header first; NotReadable."""
     lines = [line.rstrip("\r").split(DELIMITER, len(FIELDS) - 1)
              for line in text.split("\n") if DELIMITER in line]
     if not lines or any(len(line) != len(FIELDS) for line in lines):
-        raise commands.not_of_the_form(
+        raise commands.make_format_error(
             "bjobs -o", f"lines of {len(FIELDS)} fields, with {DELIMITER} between them", text)
     names = [name.upper() for name in FIELDS]
-    return _all([dict(zip(names, line)) for line in lines[1:]], now)
+    return _parse_all([dict(zip(names, line)) for line in lines[1:]], now)
 
 
-def _all(records: list[dict[str, Any]], now: float | None) -> dict[str, Facts]:
-    found: dict[str, Facts] = {}
+def _parse_all(records: list[dict[str, Any]], now: float | None) -> dict[str, Facts]:
+    by_job: dict[str, Facts] = {}
     for record in records:
-        job = commands.field(record, "JOBID")
+        job = commands.get_field(record, "JOBID")
         if job and "ERROR" not in record:
-            one = _facts(job, record, now)
-            found.setdefault(one.raw_job, one)
-    return found
+            job_facts = _parse_facts(job, record, now)
+            by_job.setdefault(job_facts.raw_job, job_facts)
+    return by_job
 
 
-def _facts(job: str, record: dict[str, Any], now: float | None) -> Facts:
+def _parse_facts(job: str, record: dict[str, Any], now: float | None) -> Facts:
     def text(*names: str) -> str:
-        value = commands.field(record, *names)
+        value = commands.get_field(record, *names)
         return "" if value == "-" else value
     number_of, bracket, rest = job.partition("[")
-    index = number(rest.rstrip("]")) if bracket else number(text("JOBINDEX"))
-    raw = _job(number_of, index)
-    hosts = [part.rpartition("*")[2] for part in text("EXEC_HOST").split(":") if part]
+    index = parse_integer(rest.rstrip("]")) if bracket else parse_integer(text("JOBINDEX"))
+    raw = _make_job_id(number_of, index)
+    slots = [part.rpartition("*") for part in text("EXEC_HOST").split(":") if part]
+    hosts = [host for *_, host in slots]
     state = STATES.get(text("STAT"))
     status = signal = ended = None
     outcome = ""
     if state is ENDED:
-        status, signal, outcome = _end(text("STAT"), number(text("EXIT_CODE")), text("EXIT_REASON"))
+        status, signal, outcome = _convert_end(text("STAT"), parse_integer(text("EXIT_CODE")),
+                                               text("EXIT_REASON"))
         # E, L and X after it are for times to come.
-        ended = commands.seconds(text("FINISH_TIME").rstrip("ELX "), now)
+        ended = commands.parse_time(text("FINISH_TIME").rstrip("ELX "), now)
     return job_facts.Facts(
-        job=raw, raw_job=raw,
+        job=JobId(raw), raw_job=RawJobId(raw),
         array_job=number_of if index else "", array_task=str(index) if index else "",
         user=text("USER"), account=text("PROJ_NAME", "PROJECT"), partition=text("QUEUE"),
-        name="" if record.get("JOB_NAME") == "-" else commands.label(record, "JOB_NAME"),
+        name="" if record.get("JOB_NAME") == "-" else commands.get_label(record, "JOB_NAME"),
         nodes=job_environment.as_list(hosts),
         node_count=len(set(hosts)) or None, state=state, outcome=outcome, exit_status=status,
-        exit_signal=signal, started=commands.seconds(text("START_TIME").rstrip("ELX "), now),
-        ended=ended, output=_path(text("OUTPUT_FILE"), number_of, index),
-        work_dir=text("SUB_CWD") if text("SUB_CWD").startswith("/") else "")
+        exit_signal=signal, started=commands.parse_time(text("START_TIME").rstrip("ELX "), now),
+        ended=ended, output=_expand_path(text("OUTPUT_FILE"), number_of, index),
+        work_dir=text("SUB_CWD") if text("SUB_CWD").startswith("/") else "",
+        cpus=parse_positive(sum(parse_integer(count) or 1 for count, *_ in slots)))
 
 
-def _job(job: str, index: int | None) -> str:
+def _make_job_id(job: str, index: int | None) -> str:
     return f"{job}[{index}]" if index else job
 
 
-def _end(word: str, status: int | None, reason: str) -> tuple[int | None, int | None, str]:
+def _convert_end(word: str, status: int | None, reason: str) -> tuple[int | None, int | None, str]:
     """(exit status, signal, outcome); LSF adds 128 to the signal that it, or someone, sent."""
     if word in ("DONE", "PDONE"):
         return 0, None, job_facts.COMPLETED
@@ -229,7 +229,7 @@ def _end(word: str, status: int | None, reason: str) -> tuple[int | None, int | 
     return status, None, outcome
 
 
-def _path(text: str, job: str, index: int | None) -> str:
+def _expand_path(text: str, job: str, index: int | None) -> str:
     """An absolute path with %J and %I in it expanded; "" for another."""
     return (text.replace("%J", job).replace("%I", str(index or 0))
             if text.startswith("/") and text != "/dev/null" else "")

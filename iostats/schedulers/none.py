@@ -10,14 +10,10 @@ Source: ssh(1), ssh_config(5) of OpenSSH.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+from iostats.base.job_facts import Facts
 from iostats.schedulers import commands, job_environment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from iostats.base.job_facts import Facts
 
 NAME = "none"
 JOB_ID_VARIABLE = ""
@@ -26,18 +22,19 @@ NO_LAUNCH_AT_END = False
 LAUNCHES_BY_SHELL = True
 
 
-def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{user}: there is no job."""
-    return job_environment.known_only(user=job_environment.word(environ, "LOGNAME", "USER"))
+def about(environ: Mapping[str, str]) -> job_environment.JobAbout:
+    """Return {user}: there is no job."""
+    return job_environment.drop_unknown(user=job_environment.get_variable(environ, "LOGNAME",
+                                                                          "USER"))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
-    """Just here; where nodes are named, an ssh to each, also to this one."""
+    """Return [[]] for this node alone; for given nodes an ssh to each, also to this one."""
     return [["ssh", "-n", "-o", "BatchMode=yes", "--", name]
-            for name in job_environment.node_names(nodes)] or [[]]
+            for name in job_environment.parse_node_names(nodes)] or [[]]
 
 
 def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
-    """Nothing is known of any job."""
-    commands.askable(jobs)
+    """Return {}: without a batch system there are no facts of jobs."""
+    commands.check_ids(jobs)
     return {}

@@ -20,18 +20,15 @@ and JOB_SUBSTATE_TERMINATED in job.h; qstat(1B) and job exit statuses of Torque 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from iostats.base import job_facts
 from iostats.base.errors import NotReadable, UsageError
-from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.base.ids import JobId, RawJobId
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts, parse_integer, parse_positive
+from iostats.base.job_list import JobList
 from iostats.schedulers import commands, job_environment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from iostats.base.job_facts import Facts
-    from iostats.base.job_list import JobList
 
 NAME = "pbs"
 JOB_ID_VARIABLE = "PBS_JOBID"
@@ -47,7 +44,7 @@ CGROUPS = tuple(f"{service}/{jobs}/{{job}}" for service in ("pbs_jobs.service", 
 LIST_COMMANDS = (("qstat", "-t", "-f", "-F", "json"), ("qstat", "-t", "-f"))
 _WHOLE_HOSTS = "exclhost"            # in place=scatter:exclhost; excl is of vnodes
 COMMANDS = (("qstat", "-x", "-f", "-F", "json"), ("qstat", "-x", "-f"), ("qstat", "-f"))
-# E: the job's processes are gone, its epilogues run.  B: an array of which some run.
+# E: the job's processes have ended, its epilogues run.  B: an array of which some run.
 # M, moved to another server, is none of ours any more; U and S wait with their processes there.
 STATES = {**dict.fromkeys("QHWT", WAITING), **dict.fromkeys("RSUB", RUNNING),
           **dict.fromkeys("EFXC", ENDED)}
@@ -58,75 +55,76 @@ _UNKNOWN = "unknown job"
 _FORM = 'qstat\'s form, {"Jobs": {"4711.pbs01": {...}}}'
 
 
-def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what the environment of a job, or of our hook, has."""
-    job = job_environment.job_in(environ, JOB_ID_VARIABLE)
-    return job_environment.known_only(
+def about(environ: Mapping[str, str]) -> job_environment.JobAbout:
+    """Return {} of the facts in the environment of a job, or of our hook."""
+    job = job_environment.find_job(environ, JOB_ID_VARIABLE)
+    return job_environment.drop_unknown(
         job=job,
-        nodes=job_environment.as_list(job_environment.host_file(environ.get("PBS_NODEFILE"))),
-        user=job_environment.word(environ, "LOGNAME", "USER", "PBS_O_LOGNAME"),
-        account=job_environment.word(environ, "PBS_ACCOUNT"),
-        partition=job_environment.word(environ, "PBS_QUEUE", "PBS_O_QUEUE"),
+        nodes=job_environment.as_list(job_environment.read_host_file(environ.get("PBS_NODEFILE"))),
+        user=job_environment.get_variable(environ, "LOGNAME", "USER", "PBS_O_LOGNAME"),
+        account=job_environment.get_variable(environ, "PBS_ACCOUNT"),
+        partition=job_environment.get_variable(environ, "PBS_QUEUE", "PBS_O_QUEUE"),
         cluster=job.partition(".")[2],
-        work_dir=job_environment.word(environ, "PBS_O_WORKDIR"))
+        work_dir=job_environment.get_variable(environ, "PBS_O_WORKDIR"))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
-    """[argv prefix]: one pbsdsh for all, or one for each node; UsageError for a node not ours."""
-    wanted = job_environment.node_names(nodes)
-    if len(wanted) < 2:
+    """Return [argv prefix]: one pbsdsh for all nodes, or one for each; UsageError for other nodes.
+    """
+    names = job_environment.parse_node_names(nodes)
+    if len(names) < 2:
         return [[]]
-    lines = job_environment.host_file(environ.get("PBS_NODEFILE"))
-    if len(lines) == len(wanted) == len({_short(line) for line in lines}):
+    lines = job_environment.read_host_file(environ.get("PBS_NODEFILE"))
+    if len(lines) == len(names) == len({_strip_domain(line) for line in lines}):
         return [["pbsdsh", "--"]]
     first: dict[str, int] = {}
     for index, line in enumerate(lines):
-        for name in (line, _short(line)):
+        for name in (line, _strip_domain(line)):
             first.setdefault(name, index)
-    found = []
-    for name in wanted:
-        place = first.get(name, first.get(_short(name)))
+    commands_here = []
+    for name in names:
+        place = first.get(name, first.get(_strip_domain(name)))
         if place is None:
             raise UsageError(f"expected nodes of this job, got {name[:60]!r}, which is not in "
                              f"PBS_NODEFILE: {environ.get('PBS_NODEFILE') or 'not set'}")
-        found.append(["pbsdsh", "-n", str(place), "--"])
-    return found
+        commands_here.append(["pbsdsh", "-n", str(place), "--"])
+    return commands_here
 
 
-def _short(name: str) -> str:
+def _strip_domain(name: str) -> str:
     return name.partition(".")[0]
 
 
 def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
-    """{raw job: Facts}; see above which command is asked for what."""
-    found: dict[str, Facts] = {}
+    """Return {raw job: Facts}; see above which command is asked for what."""
+    by_job: dict[str, Facts] = {}
     unknown: set[str] = set()
     failed: NotReadable | None = None
-    left = commands.askable(jobs)
+    left = commands.check_ids(jobs)
     for command in COMMANDS:
         json = "json" in command
-        for asked in [left] if json else [[job] for job in left]:
-            if not asked:
+        for part in [left] if json else [[job] for job in left]:
+            if not part:
                 continue
-            argv = [*command, *asked]
+            argv = [*command, *part]
             status, text, wrong = commands.ask(argv, run)
             try:
                 if text.strip():
-                    told = (parse_json if json else parse_text)(text)
-                    found.update((job, one) for job, one in told.items()
-                                 if any(_is(job, name) for name in asked))
+                    parsed = (parse_json if json else parse_text)(text)
+                    by_job.update((job, job_facts) for job, job_facts in parsed.items()
+                                  if any(_is(job, name) for name in part))
                 elif status and _UNKNOWN in wrong.lower():
-                    unknown.update(asked if len(asked) == 1 else ())
+                    unknown.update(part if len(part) == 1 else ())
                 elif status:
-                    raise commands.refused(argv, status, wrong)
+                    raise commands.make_command_error(argv, status, wrong)
             except NotReadable as error:
                 failed = failed or error
-        left = [job for job in left if not any(_is(one, job) for one in found)]
+        left = [job for job in left if not any(_is(known, job) for known in by_job)]
         if not left:
-            return found
-    if failed and not found and not unknown.issuperset(left):
+            return by_job
+    if failed and not by_job and not unknown.issuperset(left):
         raise failed
-    return found
+    return by_job
 
 
 def job_list(run: commands.Run | None = None) -> JobList:
@@ -140,7 +138,7 @@ def job_list(run: commands.Run | None = None) -> JobList:
         status, text, wrong = commands.ask(command, run)
         try:
             if status:
-                raise commands.refused(command, status, wrong)
+                raise commands.make_command_error(command, status, wrong)
             return parse(text)
         except NotReadable as error:
             failed = failed or error
@@ -149,49 +147,55 @@ def job_list(run: commands.Run | None = None) -> JobList:
 
 def parse_job_list(text: str) -> JobList:
     """The JobList of `qstat -t -f -F json`; NotReadable."""
-    found = commands.json_object(text, "qstat -F json", _FORM).get("Jobs", {})
-    jobs = parse_json(text)
-    return _listed(jobs, {job: _place(found[job], found[job].get("Resource_List"), "place")
-                          for job in jobs})
+    records = _parse_json_records(text)
+    return _make_job_list(parse_json(text), {
+        job: _get_placement(record, record.get("Resource_List"), "place")
+        for job, record in records.items()})
 
 
 def parse_job_text(text: str) -> JobList:
-    """The same of `qstat -t -f`; nothing where there is no job."""
-    records = _records(text) if text.strip() else {}
-    return _listed({job: _facts(job, record) for job, record in records.items()}, {
-        job: _place(record, record) for job, record in records.items()})
+    """Return {raw job: Facts} of `qstat -t -f`, empty without jobs."""
+    records = _parse_records(text) if text.strip() else {}
+    return _make_job_list({job: _parse_facts(job, record) for job, record in records.items()}, {
+        job: _get_placement(record, record) for job, record in records.items()})
 
 
-def _place(record: dict[str, Any], resources: Any, name: str = "Resource_List.place") -> str:
-    """How a job's nodes were chosen; "" of one that is suspended, as these are others' then."""
-    if commands.field(record, "job_state") == "S" or not isinstance(resources, dict):
+def _get_placement(record: dict[str, Any], resources: Any,
+                   name: str = "Resource_List.place") -> str:
+    """The placement of a job's nodes; "" for a suspended job, as other jobs use them then."""
+    if commands.get_field(record, "job_state") == "S" or not isinstance(resources, dict):
         return ""
-    return commands.field(resources, name)
+    return commands.get_field(resources, name)
 
 
-def _listed(jobs: dict[str, Facts], places: Mapping[str, str]) -> JobList:
+def _make_job_list(jobs: dict[str, Facts], places: Mapping[str, str]) -> JobList:
     from iostats.base.job_list import JobList
-    return JobList([one for one in jobs.values() if one.state is RUNNING and one.nodes
-                    and one.started is not None],
-                   frozenset(job for job, place in places.items()
-                             if _WHOLE_HOSTS in place.split(":")))
+    running = [job_facts for job_facts in jobs.values() if job_facts.state is RUNNING
+               and job_facts.nodes and job_facts.started is not None]
+    return JobList(running, frozenset(job for job, place in places.items()
+                                      if _WHOLE_HOSTS in place.split(":")))
 
 
-def _is(job: str, asked: str) -> bool:
-    return job == asked or job.startswith(asked + ".")
+def _is(job: str, id: str) -> bool:
+    return job == id or job.startswith(id + ".")
 
 
 def parse_json(text: str) -> dict[str, Facts]:
-    """{job: Facts} of `qstat -x -f -F json`; NotReadable."""
-    jobs = commands.json_object(text, "qstat -F json", _FORM).get("Jobs", {})
-    if not isinstance(jobs, dict) or not all(isinstance(one, dict) for one in jobs.values()):
-        raise commands.not_of_the_form("qstat -F json", _FORM, text)
-    return {job: _facts(job, record) for job, record in jobs.items() if job.isprintable() and job}
+    """Return {job: Facts} of `qstat -x -f -F json`; NotReadable."""
+    return {job: _parse_facts(job, record) for job, record in _parse_json_records(text).items()
+            if job.isprintable() and job}
+
+
+def _parse_json_records(text: str) -> dict[str, dict[str, object]]:
+    jobs = commands.parse_json_object(text, "qstat -F json", _FORM).get("Jobs", {})
+    if not isinstance(jobs, dict) or not all(isinstance(record, dict) for record in jobs.values()):
+        raise commands.make_format_error("qstat -F json", _FORM, text)
+    return jobs
 
 
 def parse_text(text: str) -> dict[str, Facts]:
     """
-    {job: Facts} of `qstat -f`; NotReadable.
+    Return {job: Facts} of `qstat -f`; NotReadable.
 
         Job Id: 4711.pbs01
             Job_Name = solve
@@ -200,12 +204,12 @@ def parse_text(text: str) -> dict[str, Facts]:
 
     The first line of a name counts: the job's environment, which its user writes, comes late.
     """
-    return {job: _facts(job, record) for job, record in _records(text).items()
+    return {job: _parse_facts(job, record) for job, record in _parse_records(text).items()
             if job and job.isprintable()}
 
 
-def _records(text: str) -> dict[str, dict[str, str]]:
-    """{job: {attribute: value}} of `qstat -f`; NotReadable."""
+def _parse_records(text: str) -> dict[str, dict[str, str]]:
+    """Return {job: {attribute: value}} of `qstat -f`; NotReadable."""
     jobs: dict[str, dict[str, str]] = {}
     record: dict[str, str] | None = None
     name = ""
@@ -223,52 +227,54 @@ def _records(text: str) -> dict[str, dict[str, str]]:
             else:
                 record[name] = value
     if not jobs:
-        raise commands.not_of_the_form("qstat -f", '"Job Id: ..." and its attributes', text)
+        raise commands.make_format_error("qstat -f", '"Job Id: ..." and its attributes', text)
     return jobs
 
 
-def _facts(job: str, record: dict[str, Any]) -> Facts:
+def _parse_facts(job: str, record: dict[str, Any]) -> Facts:
     def text(*names: str) -> str:
-        return commands.field(record, *names)
-    array, index = _array(job)
-    hosts = _hosts(text("exec_host"))
+        return commands.get_field(record, *names)
+    array, index = _split_array_job(job)
+    hosts = _parse_hosts(text("exec_host"))
     state = STATES.get(text("job_state"))
-    status, signal, outcome = (None, None, "") if state is not ENDED else _end(record)
-    runs = number(record.get("run_count", record.get("start_count")))
-    started = commands.seconds(text("stime", "start_time"))
+    status, signal, outcome = (None, None, "") if state is not ENDED else _convert_end(record)
+    runs = parse_integer(record.get("run_count", record.get("start_count")))
+    started = commands.parse_time(text("stime", "start_time"))
     return job_facts.Facts(
-        job=job, raw_job=job, array_job=array, array_task=index,
+        job=JobId(job), raw_job=RawJobId(job), array_job=array, array_task=index,
         user=text("euser", "Job_Owner").partition("@")[0],
-        account=text("Account_Name", "Account") or _project(text("project")),
-        partition=text("queue"), name=commands.label(record, "Job_Name"), cluster=text("server"),
+        account=text("Account_Name", "Account") or _parse_project(text("project")),
+        partition=text("queue"), name=commands.get_label(record, "Job_Name"),
+        cluster=text("server"),
         nodes=job_environment.as_list(hosts), node_count=len(set(hosts)) or None,
         state=state, outcome=outcome, exit_status=status, exit_signal=signal,
         restarts=max(0, (runs or 1) - 1), started=started,
-        ended=_ended(record, started) if state is ENDED else None,
-        output=_path(text("Output_Path"), index), work_dir=_work_dir(record),
-        comments={"SystemComment": text("comment")} if text("comment") else {})
+        ended=_compute_end(record, started) if state is ENDED else None,
+        output=_expand_path(text("Output_Path"), index), work_dir=_get_work_dir(record),
+        comments={"SystemComment": text("comment")} if text("comment") else {},
+        tasks=_get_resource(record, "mpiprocs"), cpus=_get_resource(record, "ncpus"))
 
 
-def _array(job: str) -> tuple[str, str]:
+def _split_array_job(job: str) -> tuple[str, str]:
     """("4711", "3") of 4711[3].pbs01; ("", "") of other jobs, ("4711", "") of the array itself."""
     number_of, bracket, rest = job.partition("[")
     return (number_of, rest.partition("]")[0]) if bracket else ("", "")
 
 
-def _hosts(text: str) -> list[str]:
-    """[host] of an exec_host."""
+def _parse_hosts(text: str) -> list[str]:
+    """Return [host] of an exec_host."""
     return list(dict.fromkeys(part.partition("/")[0] for part in text.split("+") if part))
 
 
-def _project(text: str) -> str:
+def _parse_project(text: str) -> str:
     return "" if text == "_pbs_project_default" else text
 
 
-def _end(record: dict[str, Any]) -> tuple[int | None, int | None, str]:
-    """(exit status, signal, outcome) of a job that has ended; ("") while it is not known."""
+def _convert_end(record: dict[str, Any]) -> tuple[int | None, int | None, str]:
+    """Return (exit status, signal, outcome) of a job that has ended; ("") while it is not known."""
     torque = "exit_status" in record
-    status = number(commands.field(record, "Exit_status", "exit_status"))
-    if number(commands.field(record, "substate")) == _TERMINATED:
+    status = parse_integer(commands.get_field(record, "Exit_status", "exit_status"))
+    if parse_integer(commands.get_field(record, "substate")) == _TERMINATED:
         outcome = job_facts.CANCELLED
     elif status is None:
         return None, None, ""
@@ -281,33 +287,43 @@ def _end(record: dict[str, Any]) -> tuple[int | None, int | None, str]:
     return status, None, outcome
 
 
-def _ended(record: dict[str, Any], started: float | None) -> float | None:
-    """When it ended; where PBS does not say it, its start and its walltime."""
-    ended = commands.seconds(commands.field(record, "obittime", "comp_time"))
+def _compute_end(record: dict[str, Any], started: float | None) -> float | None:
+    """The end of a job; if PBS does not report it, its start plus its walltime."""
+    ended = commands.parse_time(commands.get_field(record, "obittime", "comp_time"))
     if ended is not None or started is None:
         return ended
-    used = record.get("resources_used")
-    text = commands.field(used, "walltime") if isinstance(used, dict) else commands.field(
-        record, "resources_used.walltime")
-    parts = [number(part) for part in text.split(":")]
+    parts = [parse_integer(part)
+             for part in _find_value(record, "resources_used", "walltime").split(":")]
     if len(parts) != 3 or None in parts:
         return None
     hours, minutes, seconds_ = (part or 0 for part in parts)
     return started + 3600 * hours + 60 * minutes + seconds_
 
 
-def _path(text: str, index: str) -> str:
-    """The path of "[HOST:]PATH"; "" where there is something left in it that PBS would expand."""
+def _get_resource(record: dict[str, Any], name: str) -> int | None:
+    """The amount of a resource on all nodes of the job, as requested."""
+    return parse_positive(_find_value(record, "Resource_List", name))
+
+
+def _find_value(record: dict[str, Any], group: str, name: str) -> str:
+    """A value of a group of attributes: JSON has them as an object, lines as GROUP.NAME."""
+    there = record.get(group)
+    return (commands.get_field(there, name) if isinstance(there, dict) else
+            commands.get_field(record, f"{group}.{name}"))
+
+
+def _expand_path(text: str, index: str) -> str:
+    """The path of "[HOST:]PATH"; "" if it contains something that PBS would expand."""
     host, colon, path = text.partition(":")
     path = (path if colon and "/" not in host else text).replace("^array_index^", index or "^")
     return path if path.startswith("/") and "^" not in path else ""
 
 
-def _work_dir(record: dict[str, Any]) -> str:
+def _get_work_dir(record: dict[str, Any]) -> str:
     """PBS_O_WORKDIR of the job's environment, which is a list of NAME=VALUE or an object."""
     variables = record.get("Variable_List")
     if isinstance(variables, dict):
-        return commands.field(variables, "PBS_O_WORKDIR")
+        return commands.get_field(variables, "PBS_O_WORKDIR")
     for part in str(variables or "").split(","):
         name, _, value = part.partition("=")
         if name == "PBS_O_WORKDIR" and value.isprintable():

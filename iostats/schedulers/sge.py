@@ -25,16 +25,13 @@ Sources: qsub(1), qrsh(1), qstat(1), qacct(1), accounting(5), sge_pe(5) of 8.1.9
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from iostats.base import job_facts
-from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.base.ids import JobId, RawJobId
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts, parse_integer, parse_positive
 from iostats.schedulers import commands, job_environment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from iostats.base.job_facts import Facts
 
 NAME = "sge"
 JOB_ID_VARIABLE = "JOB_ID"
@@ -56,108 +53,111 @@ _RULE = "=" * 10
 
 
 def is_here(environ: Mapping[str, str]) -> bool:
-    """JOB_ID alone is not enough: it is anybody's name."""
+    """Return True in a job of SGE; JOB_ID alone is not enough, since other programs set it, too."""
     return bool(environ.get(JOB_ID_VARIABLE) and environ.get("SGE_ROOT"))
 
 
-def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what the environment of a job, a prolog or an epilog has."""
-    job, task = job_environment.job_in(environ, JOB_ID_VARIABLE), number(environ.get("SGE_TASK_ID"))
-    hosts = (job_environment.host_file(environ.get("PE_HOSTFILE"))
-             or [job_environment.word(environ, "HOSTNAME", "HOST")])
-    restarted = number(environ.get("RESTARTED"))
-    return job_environment.known_only(
-        job=_job(job, task) if job else "",
+def about(environ: Mapping[str, str]) -> job_environment.JobAbout:
+    """Return {} of the facts in the environment of a job, a prolog or an epilog."""
+    job, task = job_environment.find_job(environ,
+                                         JOB_ID_VARIABLE), parse_integer(environ.get("SGE_TASK_ID"))
+    hosts = (job_environment.read_host_file(environ.get("PE_HOSTFILE"))
+             or [job_environment.get_variable(environ, "HOSTNAME", "HOST")])
+    restarted = parse_integer(environ.get("RESTARTED"))
+    return job_environment.drop_unknown(
+        job=_make_job_id(job, task) if job else "",
         attempt=None if restarted is None else int(restarted > 0),
         nodes=job_environment.as_list(hosts) if job else "",
-        user=job_environment.word(environ, "LOGNAME", "USER", "SGE_O_LOGNAME"),
-        partition=job_environment.word(environ, "QUEUE"),
-        cluster=job_environment.word(environ, "SGE_CLUSTER_NAME"),
-        output=_absolute(job_environment.word(environ, "SGE_STDOUT_PATH")),
-        work_dir=_absolute(job_environment.word(environ, "SGE_O_WORKDIR")))
+        user=job_environment.get_variable(environ, "LOGNAME", "USER", "SGE_O_LOGNAME"),
+        partition=job_environment.get_variable(environ, "QUEUE"),
+        cluster=job_environment.get_variable(environ, "SGE_CLUSTER_NAME"),
+        output=_parse_absolute_path(job_environment.get_variable(environ, "SGE_STDOUT_PATH")),
+        work_dir=_parse_absolute_path(job_environment.get_variable(environ, "SGE_O_WORKDIR")))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
-    """Just here for the job's first host, a qrsh for each of the others."""
-    wanted = job_environment.node_names(nodes)
-    if len(wanted) < 2:
+    """Return an empty prefix for the job's first host, and a qrsh for each of the others."""
+    names = job_environment.parse_node_names(nodes)
+    if len(names) < 2:
         return [[]]
-    hosts = job_environment.host_file(environ.get("PE_HOSTFILE"))
-    first = hosts[0] if hosts else wanted[0]
+    hosts = job_environment.read_host_file(environ.get("PE_HOSTFILE"))
+    first = hosts[0] if hosts else names[0]
     return [[] if name == first else ["qrsh", "-inherit", "-nostdin", "-noshell", name]
-            for name in wanted]
+            for name in names]
 
 
 def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
-    """{raw job: Facts}; of an array's id, of all its tasks that are known."""
-    asked = commands.askable(jobs)
-    if not asked:
+    """Return {raw job: Facts}; for an array's id, of all its known tasks."""
+    queried = commands.check_ids(jobs)
+    if not queried:
         return {}
     status, text, wrong = commands.ask(_LIST, run)
     if status:
-        raise commands.refused(_LIST, status, wrong)
-    found = {job: one for job, one in parse_xml(text).items()
-             if job in asked or one.array_job in asked}
-    for job in asked:
-        if job in found:
+        raise commands.make_command_error(_LIST, status, wrong)
+    by_job = {job: job_facts for job, job_facts in parse_xml(text).items()
+              if job in queried or job_facts.array_job in queried}
+    for job in queried:
+        if job in by_job:
             continue
         number_of, dot, task = job.partition(".")
         argv = ["qacct", "-j", number_of, *(["-t", task] if dot else [])]
         status, text, wrong = commands.ask(argv, run)
         if not status:
-            for one in parse_qacct(text).values():
-                if job in (one.job, one.array_job):
-                    found.setdefault(one.job, one)
+            for job_facts in parse_qacct(text).values():
+                if job in (job_facts.job, job_facts.array_job):
+                    by_job.setdefault(job_facts.job, job_facts)
         elif _UNKNOWN not in wrong:
-            raise commands.refused(argv, status, wrong)
-    return found
+            raise commands.make_command_error(argv, status, wrong)
+    return by_job
 
 
 def parse_xml(text: str) -> dict[str, Facts]:
-    """{job: Facts} of `qstat -g t -xml`; NotReadable."""
+    """Return {job: Facts} of `qstat -g t -xml`; NotReadable."""
     from xml.etree import ElementTree
     try:
         entries = list(ElementTree.fromstring(text).iter("job_list"))
     except (ElementTree.ParseError, ValueError):          # ValueError: what no XML can have
-        raise commands.not_of_the_form("qstat -xml", "<job_info> with <job_list>s",
+        raise commands.make_format_error("qstat -xml", "<job_info> with <job_list>s",
                                          text) from None
-    found: dict[str, Facts] = {}
+    by_job: dict[str, Facts] = {}
     for entry in entries:
         record = {child.tag: child.text or "" for child in entry}
-        job, task = commands.field(record, "JB_job_number"), number(record.get("tasks"))
+        job, task = commands.get_field(record, "JB_job_number"), parse_integer(record.get("tasks"))
         if not job:
             continue
-        job = _job(job, task)
-        one = _of_the_queue(job, task, record)
-        if job in found:                                  # another host of the same task
-            one = _together(found[job], one)
-        found[job] = one
-    return found
+        job = _make_job_id(job, task)
+        job_facts = _parse_queue_facts(job, task, record)
+        if job in by_job:                                  # another host of the same task
+            job_facts = _merge_hosts(by_job[job], job_facts)
+        by_job[job] = job_facts
+    return by_job
 
 
-def _of_the_queue(job: str, task: int | None, record: dict[str, str]) -> Facts:
-    letters = commands.field(record, "state")
-    queue, _, host = commands.field(record, "queue_name").partition("@")
+def _parse_queue_facts(job: str, task: int | None, record: dict[str, str]) -> Facts:
+    letters = commands.get_field(record, "state")
+    queue, _, host = commands.get_field(record, "queue_name").partition("@")
     waits = "q" in letters or not letters
     return job_facts.Facts(
-        job=job, raw_job=job, **_array(job, task),
-        user=commands.field(record, "JB_owner"), partition=queue,
-        name=commands.label(record, "JB_name"),
+        job=JobId(job), raw_job=RawJobId(job), **_make_array_facts(job, task),
+        user=commands.get_field(record, "JB_owner"), partition=queue,
+        name=commands.get_label(record, "JB_name"),
         nodes=job_environment.as_list([host] if host else []),
         node_count=1 if host else None, state=WAITING if waits else RUNNING,
         restarts=int("R" in letters),
-        started=None if waits else commands.seconds(commands.field(record, "JAT_start_time")))
+        started=None
+        if waits else commands.parse_time(commands.get_field(record, "JAT_start_time")))
 
 
-def _together(one: Facts, other: Facts) -> Facts:
-    """Two entries of one task: the first, the master's, with the hosts of both."""
-    hosts = [host for text in (one.nodes, other.nodes) for host in text.split(",") if host]
-    return one._replace(nodes=job_environment.as_list(hosts), node_count=len(set(hosts)) or None)
+def _merge_hosts(earlier: Facts, later: Facts) -> Facts:
+    """Two entries of one task merged: the first, the master's, with the hosts of both."""
+    hosts = [host for text in (earlier.nodes, later.nodes) for host in text.split(",") if host]
+    return earlier._replace(nodes=job_environment.as_list(hosts), node_count=len(set(hosts))
+                            or None)
 
 
 def parse_qacct(text: str) -> dict[str, Facts]:
     """
-    {job: Facts} of `qacct -j`; NotReadable.
+    Return {job: Facts} of `qacct -j`; NotReadable.
 
         ==============================================================
         qname        all.q
@@ -172,42 +172,45 @@ def parse_qacct(text: str) -> dict[str, Facts]:
             name, _, value = line.strip().partition(" ")
             records[-1].setdefault(name, value.strip())
     if not records or not all("jobnumber" in record for record in records):
-        raise commands.not_of_the_form("qacct -j", "a line of === and a jobnumber", text)
+        raise commands.make_format_error("qacct -j", "a line of === and a jobnumber", text)
     by_job: dict[str, list[dict[str, str]]] = {}
     for record in records:
-        job = commands.field(record, "jobnumber")
-        if job and commands.field(record, "pe_taskid") in _NONE:        # else a qrsh -inherit
-            by_job.setdefault(_job(job, number(record.get("taskid"))), []).append(record)
-    found: dict[str, Facts] = {}
+        job = commands.get_field(record, "jobnumber")
+        if job and commands.get_field(record, "pe_taskid") in _NONE:        # else a qrsh -inherit
+            by_job.setdefault(_make_job_id(job, parse_integer(record.get("taskid"))),
+                              []).append(record)
+    last_runs: dict[str, Facts] = {}
     for job, entries in by_job.items():
-        followed = [at for at, record in enumerate(entries) if _failed(record) in _RUN_AGAIN]
+        followed = [at for at, record in enumerate(entries) if _parse_failed(record) in _RUN_AGAIN]
         last_run = entries[followed[-1] + 1:] if followed else entries
-        if not last_run:                                  # it goes on, or is not told yet
+        if not last_run:                                  # it still runs, or is not listed yet
             continue
         # Of a parallel job without pe_taskid: its own entry spans those of its tasks.
-        own = max(enumerate(last_run), key=lambda one: (_lasted(one[1]), one[0]))[1]
+        own = max(enumerate(last_run),
+                  key=lambda numbered: (_compute_elapsed(numbered[1]), numbered[0]))[1]
         # As in `about`, where nothing tells a third run from a second.
-        found[job] = _of_the_accounting(job, number(own.get("taskid")), own)._replace(
+        last_runs[job] = _parse_accounting_facts(job, parse_integer(own.get("taskid")),
+                                                 own)._replace(
             restarts=int(bool(followed)))
-    return found
+    return last_runs
 
 
-def _failed(record: dict[str, str]) -> int | None:
-    return number(commands.field(record, "failed").partition(":")[0])
+def _parse_failed(record: dict[str, str]) -> int | None:
+    return parse_integer(commands.get_field(record, "failed").partition(":")[0])
 
 
-def _lasted(record: dict[str, str]) -> float:
-    """Seconds; -1 for an entry of what never started."""
-    began, over = (commands.seconds(commands.field(record, name))
+def _compute_elapsed(record: dict[str, str]) -> float:
+    """The duration in seconds; -1 for an entry that never started."""
+    began, over = (commands.parse_time(commands.get_field(record, name))
                    for name in ("start_time", "end_time"))
     return -1.0 if began is None or over is None else over - began
 
 
-def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Facts:
+def _parse_accounting_facts(job: str, task: int | None, record: dict[str, str]) -> Facts:
     def text(name: str) -> str:
-        value = commands.field(record, name)
+        value = commands.get_field(record, name)
         return "" if value in _NONE else value
-    status, failed = number(text("exit_status").partition(" ")[0]), _failed(record)
+    status, failed = parse_integer(text("exit_status").partition(" ")[0]), _parse_failed(record)
     # Of a parallel job it names the first host, and others only as far as a qrsh ran there.
     alone = "" if text("granted_pe") else job_environment.as_list([text("hostname")])
     signal = None
@@ -222,24 +225,25 @@ def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Fa
     else:
         outcome = job_facts.FAILED if failed or status or signal else job_facts.COMPLETED
     return job_facts.Facts(
-        job=job, raw_job=job, **_array(job, task), user=text("owner"),
+        job=JobId(job), raw_job=RawJobId(job), **_make_array_facts(job, task), user=text("owner"),
         account=text("project"), partition=text("qname"),
-        name="" if record.get("jobname") in _NONE else commands.label(record, "jobname"),
+        name="" if record.get("jobname") in _NONE else commands.get_label(record, "jobname"),
         nodes=alone, node_count=1 if alone else None, state=ENDED,
         outcome="" if status is None and not failed else outcome,
         exit_status=status, exit_signal=signal,
-        started=commands.seconds(text("start_time")), ended=commands.seconds(text("end_time")),
-        work_dir=_absolute(text("cwd")))
+        started=commands.parse_time(text("start_time")),
+        ended=commands.parse_time(text("end_time")),
+        work_dir=_parse_absolute_path(text("cwd")), cpus=parse_positive(text("slots")))
 
 
-def _job(job: str, task: int | None) -> str:
+def _make_job_id(job: str, task: int | None) -> str:
     return f"{job}.{task}" if task and task > 0 else job
 
 
-def _array(job: str, task: int | None) -> dict[str, str]:
+def _make_array_facts(job: str, task: int | None) -> dict[str, Any]:
     return {"array_job": job.partition(".")[0], "array_task": str(task)} if (
         task and task > 0) else {}
 
 
-def _absolute(path: str) -> str:
+def _parse_absolute_path(path: str) -> str:
     return path if path.startswith("/") and path != "/dev/null" else ""

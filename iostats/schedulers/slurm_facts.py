@@ -1,40 +1,35 @@
 """
-What Slurm knows of jobs, by its commands, or by pyslurm where one is there that fits.
+Facts and comments of jobs, from Slurm's commands, or from a pyslurm of the right release.
 
-`squeue --json`, which tells everything until MinJobAge after the end; then `sacct`, as JSON,
-and as lines for what its JSON has wrong.  JSON has two forms:
+`squeue --json` has every fact until MinJobAge after the end; then `sacct`, as JSON, and as lines
+for the values that are wrong in its JSON.  JSON has two forms:
 
                 22.05 (v0.0.38)         23.02 and newer (data_parser v0.0.39 to v0.0.45)
     numbers     7, null                 {"set": true, "infinite": false, "number": 7}
     job_state   "RUNNING"               ["RUNNING"], with flags: ["COMPLETED", "COMPLETING"]
     exit_code   1792, as waitpid(2)     {"return_code": 7, "signal": {"id": 9}}, each a number
 
-What users write (names, comments, paths) is taken from JSON alone: in lines it could end a line,
-and begin one that speaks of another's job.
+Texts of users (names, comments, paths) are taken from JSON alone: in lines they could end a line,
+and begin one about another job.
 
-Found on 22.05: `squeue --json` prints all jobs, whatever --jobs says.  `sacct --json` says of every
-exit status that it was 0. A job comes to the accounting up to 5 s after
-its start.
+Observed with 22.05: `squeue --json` prints all jobs, even with --jobs; `sacct --json` reports every
+exit status as 0; a job is in the accounting up to 5 s after its start; `sacctmgr` stores comments
+in lower case, and quotes as `.
 
-Sources: squeue(1), sacct(1); Slurm 22.05.8 as observed; data_parser v0.0.41 and v0.0.42; pyslurm
-25.11.
+Sources: squeue(1), sacct(1), sacctmgr(1), scontrol(1); Slurm 22.05.8 as observed; data_parser
+v0.0.41 and v0.0.42; pyslurm 25.11.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterable, Sequence
 from functools import cache
 
-from iostats.base.errors import NotReadable
-from iostats.base.job_facts import ENDED
+from iostats.base.errors import NotReadable, UsageError
+from iostats.base.job_facts import ENDED, Facts
 from iostats.schedulers import commands, slurm_output
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from iostats.base.job_facts import Facts
 
 _LARGEST_ID = 0x7FFFFFFF
 _NO_SUCH_JOB = "invalid job id"
@@ -42,68 +37,74 @@ _NO_SUCH_JOB = "invalid job id"
 
 def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
     """
-    {raw job: Facts}; a job that Slurm has forgotten is not in it.
+    Return {raw job: Facts}; jobs unknown to Slurm are left out.
 
     `jobs` are raw ids, or as users write them; what can't be an id of Slurm's is not asked for.
     NotReadable when neither slurmctld nor the accounting answers.
     """
-    asked = [job for job in commands.askable(jobs) if is_id(job)]
-    if not asked:
+    ids = [job for job in commands.check_ids(jobs) if is_id(job)]
+    if not ids:
         return {}
     failed = None
     try:
-        found = _live(asked, run)
+        by_raw_id = _query_slurmctld(ids, run)
     except NotReadable as error:
-        found, failed = {}, error
-    known = {name for one in found.values() for name in (one.job, one.raw_job)
-             if one.state is not None and not _lacks_exit(one)}
-    left = [job for job in asked if job not in known]
+        by_raw_id, failed = {}, error
+    found_ids = {name for job_facts in by_raw_id.values()
+                 for name in (job_facts.job, job_facts.raw_job)
+                 if job_facts.state is not None and not _is_exit_missing(job_facts)}
+    left = [job for job in ids if job not in found_ids]
     if left:
         try:
-            kept = _accounted(left, run)
+            accounted = _query_sacct(left, run)
         except NotReadable as error:
-            kept, failed = {}, failed or error
-        for raw, one in kept.items():
-            found[raw] = _completed(found[raw], one) if raw in found else one
-    if failed and not found:
+            accounted, failed = {}, failed or error
+        for raw, job_facts in accounted.items():
+            by_raw_id[raw] = _complete(by_raw_id[raw],
+                                       job_facts) if raw in by_raw_id else job_facts
+    if failed and not by_raw_id:
         raise failed
-    return found
+    return by_raw_id
 
 
-def facts_of_parts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
-    """The same, and of an array's or heterogeneous job's number all that slurmctld has of it."""
-    asked = [job for job in commands.askable(jobs) if is_id(job)]
+def query_parts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
+    """
+    Return {raw job: Facts}, for an array's or heterogeneous job's number of all parts known to
+    slurmctld.
+    """
+    ids = [job for job in commands.check_ids(jobs) if is_id(job)]
     try:
-        found = _live(asked, run, True) if asked else {}
+        by_raw_id = _query_slurmctld(ids, run, True) if ids else {}
     except NotReadable:
-        found = {}
-    known = {name for one in found.values() for name in (
-        one.raw_job, one.job, one.array_job, one.het_job)}
-    return {**facts([job for job in asked if job not in known], run), **found}
+        by_raw_id = {}
+    found_ids = {name for job_facts in by_raw_id.values() for name in (
+        job_facts.raw_job, job_facts.job, job_facts.array_job, job_facts.het_job)}
+    return {**facts([job for job in ids if job not in found_ids], run), **by_raw_id}
 
 
-def _live(asked: Sequence[str], run: commands.Run | None,
-          parts: bool = False) -> dict[str, Facts]:
-    """{raw job: Facts} of what slurmctld knows; `parts`: as in facts_of_parts."""
-    if not pyslurm_version():
-        return _squeued(asked, run, parts)
+def _query_slurmctld(ids: Sequence[str], run: commands.Run | None,
+                     parts: bool = False) -> dict[str, Facts]:
+    """Return {raw job: Facts} of jobs known to slurmctld; `parts`: as in query_parts."""
+    if not find_pyslurm_version():
+        return _query_squeue(ids, run, parts)
     try:
-        found = _only(asked, slurm_output.parse_pyslurm(_ask_pyslurm(asked, run)), parts)
+        by_raw_id = _select_jobs(ids, slurm_output.parse_pyslurm(_ask_pyslurm(ids, run)), parts)
     except NotReadable:
-        return _squeued(asked, run, parts)
+        return _query_squeue(ids, run, parts)
     # It alters exit statuses; of jobs that slurmctld has not forgotten squeue has them.
-    lacking = [raw for raw, one in found.items() if _lacks_exit(one)]
+    lacking = [raw for raw, job_facts in by_raw_id.items() if _is_exit_missing(job_facts)]
     try:
-        told = _squeued(lacking, run) if lacking else {}
+        queued = _query_squeue(lacking, run) if lacking else {}
     except NotReadable:
-        told = {}
-    return {raw: _completed(one, told[raw]) if raw in told else one for raw, one in found.items()}
+        queued = {}
+    return {raw: _complete(job_facts, queued[raw]) if raw in queued else job_facts for raw,
+            job_facts in by_raw_id.items()}
 
 
-def _squeued(asked: Sequence[str], run: commands.Run | None,
-             parts: bool = False) -> dict[str, Facts]:
-    """{raw job: Facts} by squeue."""
-    ids = ",".join(dict.fromkeys(job.partition("+")[0] for job in asked))
+def _query_squeue(jobs: Sequence[str], run: commands.Run | None,
+                  parts: bool = False) -> dict[str, Facts]:
+    """Return {raw job: Facts} by squeue."""
+    ids = ",".join(dict.fromkeys(job.partition("+")[0] for job in jobs))
     command = ["squeue", "--all", "--states=all", f"--jobs={ids}"]
     failed: NotReadable | None = None
     for parse, options in (
@@ -114,46 +115,48 @@ def _squeued(asked: Sequence[str], run: commands.Run | None,
             return {}
         try:
             if status:
-                raise commands.refused([*command, *options], status, wrong)
-            return _only(asked, parse(text), parts)
+                raise commands.make_command_error([*command, *options], status, wrong)
+            return _select_jobs(jobs, parse(text), parts)
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
 
 
-def _accounted(asked: Sequence[str], run: commands.Run | None) -> dict[str, Facts]:
-    """{raw job: Facts} of what the accounting knows, of the last run of each job."""
-    lines = ["sacct", "--allocations", "--duplicates", f"--jobs={','.join(asked)}", "--noheader",
+def _query_sacct(jobs: Sequence[str], run: commands.Run | None) -> dict[str, Facts]:
+    """Return {raw job: Facts} of the last run of each job in the accounting."""
+    lines = ["sacct", "--allocations", "--duplicates", f"--jobs={','.join(jobs)}", "--noheader",
              "--parsable2", "--format", slurm_output.ACCOUNTED]
     status, text, wrong = commands.ask(lines, run)
     if status:
         if slurm_output.NO_ACCOUNTING in wrong.lower():
             return {}
-        raise commands.refused(lines, status, wrong)
-    found = _only(asked, slurm_output.parse_sacct_lines(text))
+        raise commands.make_command_error(lines, status, wrong)
+    by_raw_id = _select_jobs(jobs, slurm_output.parse_sacct_lines(text))
     try:
-        more = sacct_json(asked, run) if found else {}
+        more = query_sacct_json(jobs, run) if by_raw_id else {}
     except NotReadable:
-        return found                                  # before 20.11 there is no --json
+        return by_raw_id                                  # before 20.11 there is no --json
     # Of both: users' words, and exact times, from JSON.
-    return {raw: _completed(
-                more[raw]._replace(restarts=max(more[raw].restarts, one.restarts)), one)
-            if raw in more else one for raw, one in found.items()}
+    return {raw: _complete(
+                more[raw]._replace(restarts=max(more[raw].restarts, job_facts.restarts)), job_facts)
+            if raw in more else job_facts for raw, job_facts in by_raw_id.items()}
 
 
-def sacct_json(asked: Sequence[str], run: commands.Run | None) -> dict[str, Facts]:
-    command = ["sacct", "--duplicates", f"--jobs={','.join(asked)}", "--json"]
+def query_sacct_json(jobs: Sequence[str], run: commands.Run | None) -> dict[str, Facts]:
+    command = ["sacct", "--duplicates", f"--jobs={','.join(jobs)}", "--json"]
     status, text, wrong = commands.ask(command, run)
     if status:
-        raise commands.refused(command, status, wrong)
-    return _only(asked, slurm_output.parse_sacct(text))
+        raise commands.make_command_error(command, status, wrong)
+    return _select_jobs(jobs, slurm_output.parse_sacct(text))
 
 
-def _only(asked: Sequence[str], found: dict[str, Facts], parts: bool = False) -> dict[str, Facts]:
-    """What was asked for; a raw id counts before the same number as the name of a whole array."""
-    names = set(asked)
-    return {raw: one for raw, one in found.items() if names & (
-        {raw, one.job, one.array_job, one.het_job} if parts else {raw, one.job})}
+def _select_jobs(jobs: Sequence[str], by_raw_id: dict[str, Facts],
+                 parts: bool = False) -> dict[str, Facts]:
+    """The requested jobs; a raw id has priority over an equal array id."""
+    names = set(jobs)
+    return {raw: job_facts for raw, job_facts in by_raw_id.items() if names & (
+        {raw, job_facts.job, job_facts.array_job, job_facts.het_job} if parts
+        else {raw, job_facts.job})}
 
 
 def is_id(job: str) -> bool:
@@ -171,26 +174,28 @@ def is_id(job: str) -> bool:
             and 0 < int(parts[0]) <= _LARGEST_ID)
 
 
-def _lacks_exit(one: Facts) -> bool:
-    return one.state is ENDED and one.exit_status is None and one.exit_signal is None
+def _is_exit_missing(job_facts: Facts) -> bool:
+    return (job_facts.state is ENDED and job_facts.exit_status is None
+            and job_facts.exit_signal is None)
 
 
-def _completed(one: Facts, other: Facts) -> Facts:
-    """`one`, with what only `other` knows; how it ended is told by `other`, if that has seen it."""
-    fields = {name: getattr(other, name) for name in one._fields
-              if getattr(one, name) in ("", None, {}, ()) and name not in ("state", "outcome")}
-    if one.state is None or _lacks_exit(one) or other.state is one.state:
-        fields.update({name: getattr(other, name) for name in (
-            "state", "outcome", "exit_status", "exit_signal") if getattr(other, name) is not None})
-    return one._replace(**fields)
+def _complete(primary: Facts, secondary: Facts) -> Facts:
+    """`primary`, with fields that only `secondary` has, and its end as in `secondary`, if known."""
+    fields = {name: getattr(secondary, name) for name in primary._fields
+              if getattr(primary, name) in ("", None, {}, ()) and name not in ("state", "outcome")}
+    if primary.state is None or _is_exit_missing(primary) or secondary.state is primary.state:
+        fields.update({name: getattr(secondary, name) for name in (
+            "state", "outcome", "exit_status", "exit_signal")
+            if getattr(secondary, name) is not None})
+    return primary._replace(**fields)
 
 
 # -- pyslurm -------------------------------------------------------------------------------------
 
 @cache
-def pyslurm_version() -> str:
+def find_pyslurm_version() -> str:
     """
-    pyslurm's version; "" where there is none that works here.
+    pyslurm's version; "" if none works here.
 
     Tried once, in another process: where its import finds no slurm.conf it ends the process.
     """
@@ -203,33 +208,30 @@ def pyslurm_version() -> str:
     return "" if status else text.strip()
 
 
-def _ask_pyslurm(asked: Sequence[str], run: commands.Run | None) -> str:
-    ids = {job.replace("_", "+").partition("+")[0] for job in asked}
+def _ask_pyslurm(jobs: Sequence[str], run: commands.Run | None) -> str:
+    ids = {job.replace("_", "+").partition("+")[0] for job in jobs}
     command = [sys.executable, "-c", slurm_output.PYSLURM_JOBS, *sorted(ids)]
     status, text, wrong = commands.ask(command, run)
     if status:
         # Its last line has the exception.
-        raise commands.refused(["python", "-c", "import pyslurm"], status,
-                                wrong.rpartition("\n")[2])
+        raise commands.make_command_error(["python", "-c", "import pyslurm"], status,
+                                          wrong.rpartition("\n")[2])
     return text
 
 
-def source(run: commands.Run | None = None) -> str:
-    """
-    Where facts() come from here, in words, each way having been tried; NotReadable when from
-    nowhere.
-    """
-    return f"{_source_of_live(run)}; {_source_of_accounted(run)}"
+def facts_source(run: commands.Run | None = None) -> str:
+    """The source of facts(), in words, after trying each one; NotReadable for none."""
+    return f"{_describe_live_source(run)}; {_describe_accounting(run)}"
 
 
-def _source_of_live(run: commands.Run | None) -> str:
+def _describe_live_source(run: commands.Run | None) -> str:
     broken = ""
     if importlib.util.find_spec("pyslurm"):
         try:
             slurm_output.parse_pyslurm(_ask_pyslurm([], run))
-            return f"pyslurm {pyslurm_version()}"
+            return f"pyslurm {find_pyslurm_version()}"
         except NotReadable as error:
-            broken = f" (pyslurm {pyslurm_version() or 'is here and'} does not work: {error})"
+            broken = f" (pyslurm {find_pyslurm_version() or 'is here and'} does not work: {error})"
     command = ["squeue", "--all", "--states=all"]
     status, text, _ = commands.ask([*command, "--json"], run)
     try:
@@ -240,13 +242,13 @@ def _source_of_live(run: commands.Run | None) -> str:
     command += ["--noheader", "--format", slurm_output.LIVE]
     status, text, wrong = commands.ask(command, run)
     if status:
-        raise commands.refused(command, status, wrong)
+        raise commands.make_command_error(command, status, wrong)
     slurm_output.parse_squeue_lines(text)
-    return f"squeue, as lines: names, paths and comments of jobs are not told{broken}"
+    return f"squeue, as lines: names, paths and comments of jobs are missing{broken}"
 
 
-def _source_of_accounted(run: commands.Run | None) -> str:
-    """The same of jobs that slurmctld has forgotten."""
+def _describe_accounting(run: commands.Run | None) -> str:
+    """The source of jobs that slurmctld has dropped, in words."""
     command = ["sacct", "--allocations", "--starttime=now", "--noheader", "--parsable2",
                "--format", slurm_output.ACCOUNTED]
     try:
@@ -255,7 +257,134 @@ def _source_of_accounted(run: commands.Run | None) -> str:
             slurm_output.parse_sacct_lines(text)
             return "of older ones from sacct"
         why = ("there is no accounting" if slurm_output.NO_ACCOUNTING in wrong.lower() else
-               str(commands.refused(command[:1], status, wrong)))
+               str(commands.make_command_error(command[:1], status, wrong)))
     except NotReadable as error:
         why = str(error)
-    return f"of those that slurmctld has forgotten nothing is known: {why}"
+    return f"no data for jobs that slurmctld has dropped: {why}"
+
+
+# -- comments ------------------------------------------------------------------------------------
+
+def read_comments(job: str, run: commands.Run | None = None) -> dict[str, str] | None:
+    """
+    Return {"AdminComment": text, ...} of the last run of `job` in the accounting, without empty
+    ones; None for an unknown job.  `job`: as users write it.
+    """
+    try:
+        by_raw_id = query_sacct_json([job], run)
+    except NotReadable:
+        return read_comment_lines(job, run)
+    for raw, job_facts in by_raw_id.items():
+        if job in (raw, job_facts.job):
+            return dict(job_facts.comments)
+    return None
+
+
+def read_all_comments(job: str, run: commands.Run | None = None) -> dict[str, tuple[str, str]]:
+    """
+    Return {job, as users write it: (its user, text)} of the last run of each task of the array
+    `job`, each component, or the job itself: all its comments in one line, to be searched for our
+    text; NotReadable.
+    """
+    [job] = commands.check_ids([job])
+    command = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={job}",
+               "--format=JobID,User,AdminComment,SystemComment,Comment"]
+    status, text, wrong = commands.ask(command, run)
+    if status:
+        raise commands.make_command_error(command, status, wrong)
+    by_name = {}
+    for line in text.splitlines():
+        name, bar, rest = line.partition("|")
+        if bar and is_id(name):
+            user, _, comments = rest.partition("|")
+            by_name[name] = (user, comments)
+    return by_name
+
+
+def _are_jobs_private(run: commands.Run | None = None) -> bool | None:
+    """Whether users see only their own jobs, in the accounting too; None where it is not known."""
+    status, text, _ = commands.ask(["sacctmgr", "show", "configuration"], run)
+    settings = [line.partition("=")[2].replace(",", " ").split() for line in text.splitlines()
+                if line.split("=")[0].strip() == "PrivateData"]
+    return None if status or not settings else all("jobs" in words for words in settings)
+
+
+def comment_readers(run: commands.Run | None = None) -> tuple[bool, str]:
+    """(whether only each job's user can read its comments, a sentence for the administrator)."""
+    try:
+        private = _are_jobs_private(run)
+    except NotReadable:
+        private = None
+    where = "PrivateData=jobs in slurm.conf and in slurmdbd.conf"
+    if private:
+        return True, f"[site] show = comment: users see only those of their own jobs ({where})"
+    return False, ("[site] show = comment: every user can read by sacct what every job did" + (
+        f", unless there is {where}" if private is None else f": there is no {where}"))
+
+
+def read_comment_lines(job: str, run: commands.Run | None) -> dict[str, str] | None:
+    """
+    The comments of a job without JSON: a comment may contain anything, so it is printed alone.
+    """
+    command = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={job}", "--format"]
+    by_field = {}
+    for name in ("JobIDRaw", *slurm_output.COMMENTS):
+        status, text, wrong = commands.ask([*command, name], run)
+        if status and name != "SystemComment":           # which 18.08 lacks
+            raise commands.make_command_error([*command, name], status, wrong)
+        if name == "JobIDRaw" and not text.strip():
+            return None
+        if text.strip():
+            by_field[name] = text[:-1]
+    by_field.pop("JobIDRaw")
+    return by_field
+
+
+def write_comment(facts_: Facts, text: str, fields: Sequence[str] = ("AdminComment",),
+                  prefix: str = "IO1:", run: commands.Run | None = None) -> str | None:
+    """
+    Write `text` to the first of `fields` that is empty or has a text of ours, which begins with
+    `prefix`; the field's name, or None if that failed: all have another's text, the accounting does
+    not know the job yet, or it refused the text.
+
+    While the job runs slurmctld has the comments, and sends them to the accounting at the end.
+    `text` may come back in lower case (see above); whether it was stored is read back.  There is no
+    "set if empty": what another writes to the field between our read and our write, some 0.1 s, is
+    overwritten.
+
+    One task of an array is named by its task id: the number of the whole array, which its last task
+    has as raw id, would change all tasks.  So is a part of a heterogeneous job.
+    """
+    if not text.lower().startswith(prefix.lower()) or not text.isascii() or not text.isprintable() \
+            or any(c in text for c in " '\"`\\"):
+        raise UsageError(f"expected a comment of printable ASCII without blanks and quotes that "
+                         f"begins with {prefix}, got {text[:40]!r}")
+    # Read again: since `facts_` another may have written, or the job ended.
+    now = facts([facts_.raw_job], run).get(facts_.raw_job)
+    if now is None or now.restarts != facts_.restarts:
+        return None
+    ended = now.state is ENDED
+    stored = read_comments(now.job, run) if ended else {}
+    if stored is None:
+        return None
+    for field in fields:
+        comments = [known.get(field) or prefix for known in (now.comments, stored)]
+        if not all(comment.lower().startswith(prefix.lower()) for comment in comments):
+            continue
+        where = [f"jobid={now.job}", *([f"cluster={now.cluster}"] if now.cluster else [])]
+        command = (["sacctmgr", "--immediate", "modify", "job", "where", *where, "set"] if ended
+                   else ["scontrol", "update", f"JobId={now.raw_job}"])
+        status, _, _ = commands.ask([*command, f"{field}={text}"], run)
+        if not status and _has_arrived(now, field, text, ended, run):
+            return field
+    return None
+
+
+def _has_arrived(job_facts: Facts, field: str, text: str, ended: bool,
+                 run: commands.Run | None) -> bool:
+    if ended:
+        comments = read_comments(job_facts.job, run) or {}
+    else:
+        job_now = facts([job_facts.raw_job], run).get(job_facts.raw_job)
+        comments = job_now.comments if job_now else {}
+    return comments.get(field, "").lower() == text.lower()

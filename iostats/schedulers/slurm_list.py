@@ -21,13 +21,9 @@ import os
 import time
 
 from iostats.base.errors import NotReadable
-from iostats.base.job_facts import ENDED, number
+from iostats.base.job_facts import ENDED, Facts, parse_integer
 from iostats.base.job_list import JobList, ListSettings
 from iostats.schedulers import commands, slurm_output
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from iostats.base.job_facts import Facts
 
 # All but PENDING, of which there may be 100,000: the last ones are not known to every release.
 _STATES = ("RUNNING,SUSPENDED,COMPLETING,CONFIGURING,COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,"
@@ -36,7 +32,7 @@ _LISTED = slurm_output.LIVE + "|%h"
 # Of the list before: most lines are in the next one, too, and to understand one takes 25 us.
 _known: dict[str, tuple[Facts | None, bool]] = {}
 _EXCLUSIVE, _SUSPENDED, _REQUEUED = "NO", "SUSPENDED", "REQUEUED"
-_FOR_EVER_S = 86_400.0                  # MinJobAge=0: until slurmctld is started anew
+_FOR_EVER_S = 86_400.0                  # MinJobAge=0: until slurmctld is restarted
 _AS_OF = "Configuration data as of "
 
 
@@ -48,7 +44,7 @@ def job_list(run: commands.Run | None = None) -> JobList:
         status, text, wrong = commands.ask(command, run)
         if not status:
             return parse_job_list(text)
-        failed = failed or commands.refused(command, status, wrong)
+        failed = failed or commands.make_command_error(command, status, wrong)
         if "state" not in wrong.lower():            # not: "Invalid job state specified: STOPPED"
             break
     assert failed is not None
@@ -61,36 +57,37 @@ def parse_job_list(text: str) -> JobList:
     lines = text.splitlines()
     rows = [line.rpartition("|")[0] for line in lines if line not in _known]
     new = slurm_output.parse_squeue_lines("\n".join(rows))
-    known: dict[str, tuple[Facts | None, bool]] = {}
+    parsed_lines: dict[str, tuple[Facts | None, bool]] = {}
     for line in lines:
-        found = _known.get(line)
-        if found is None:
+        parsed = _known.get(line)
+        if parsed is None:
             row, _, word = line.rpartition("|")
             raw, _, rest = row.partition("|")
-            one = new.get(raw.strip())
+            job_facts = new.get(raw.strip())
             # What is suspended has left its nodes to others.
-            found = (one if one and one.started is not None else None,
-                     word.strip() == _EXCLUSIVE and _SUSPENDED not in rest.split("|")[1:2])
-        known[line] = found
-    _known = known
-    there = [(one, alone) for one, alone in known.values() if one is not None]
-    return JobList([one for one, _ in there],
-                   frozenset(one.raw_job for one, alone in there if alone))
+            parsed = (job_facts if job_facts and job_facts.started is not None else None,
+                      word.strip() == _EXCLUSIVE and _SUSPENDED not in rest.split("|")[1:2])
+        parsed_lines[line] = parsed
+    _known = parsed_lines
+    there = [(job_facts, alone) for job_facts,
+             alone in parsed_lines.values() if job_facts is not None]
+    return JobList([job_facts for job_facts, _ in there],
+                   frozenset(job_facts.raw_job for job_facts, alone in there if alone))
 
 
-def settings(run: commands.Run | None = None) -> ListSettings:
+def query_settings(run: commands.Run | None = None) -> ListSettings:
     """The ListSettings of `scontrol show config`; NotReadable."""
     command = ["scontrol", "show", "config"]
     began = time.time()
     status, text, wrong = commands.ask(command, run)
     if status:
-        raise commands.refused(command, status, wrong)
+        raise commands.make_command_error(command, status, wrong)
     return parse_settings(text, began, time.time())
 
 
 def parse_settings(text: str, began: float, ended: float) -> ListSettings:
     """
-    The ListSettings of what `scontrol show config` has printed between these two moments.
+    The ListSettings in the output of `scontrol show config` between these two moments.
 
         Configuration data as of 2026-11-22T14:50:26       by slurmctld's clock
         ClusterName             = sim
@@ -101,17 +98,18 @@ def parse_settings(text: str, began: float, ended: float) -> ListSettings:
     for line in text.splitlines():
         name, _, value = line.partition("=")
         values.setdefault(name.strip(), value.strip())
-    age = number(values.get("MinJobAge", "").partition(" ")[0])
+    min_job_age_s = parse_integer(values.get("MinJobAge", "").partition(" ")[0])
     cluster = values.get("ClusterName", "")
     first = text.partition("\n")[0].strip()
-    theirs = commands.seconds(first[len(_AS_OF):]) if first.startswith(_AS_OF) else None
+    slurm_time = commands.parse_time(first[len(_AS_OF):]) if first.startswith(_AS_OF) else None
     ahead_s, within_s = 0.0, None
-    if theirs is not None:
+    if slurm_time is not None:
         # Theirs is rounded down, and was read at some moment between ours.
-        ahead_s, within_s = theirs + 0.5 - (began + ended) / 2, 0.5 + max(0.0, ended - began) / 2
-    # Operators see all jobs all the same; but who is one is not told here.
+        ahead_s, within_s = slurm_time + 0.5 - (began + ended) / 2, 0.5 + max(0.0,
+                                                                              ended - began) / 2
+    # Operators see all jobs all the same; but the output does not show who is one.
     is_private = "jobs" in values.get("PrivateData", "").split(",") and os.geteuid() != 0
-    return ListSettings(None if age is None else float(age) or _FOR_EVER_S,
+    return ListSettings(None if min_job_age_s is None else float(min_job_age_s) or _FOR_EVER_S,
                         cluster if cluster.isprintable() else "", ahead_s, within_s,
                         not is_private)
 
@@ -119,21 +117,22 @@ def parse_settings(text: str, began: float, ended: float) -> ListSettings:
 def runs_between(since: float, until: float,
                  run: commands.Run | None = None) -> list[Facts] | None:
     """
-    [Facts] of all runs at any moment of that time, by slurmctld's clock; None where there is no
-    accounting; NotReadable.  How often a run was started before is not told.
+    Return [Facts] of all runs at any moment of that time, by slurmctld's clock; None without
+    accounting; NotReadable.  The number of earlier starts is not included.
     """
     command = ["sacct", "--allusers", "--allocations", "--duplicates",
-               f"--starttime={_text(since)}", f"--endtime={_text(until)}", "--noheader",
+               f"--starttime={_format_time(since)}", f"--endtime={_format_time(until)}",
+               "--noheader",
                "--parsable2", "--format", slurm_output.ACCOUNTED]
     status, text, wrong = commands.ask(command, run)
     if status:
         if slurm_output.NO_ACCOUNTING in wrong.lower():
             return None
-        raise commands.refused(command, status, wrong)
+        raise commands.make_command_error(command, status, wrong)
     return parse_runs(text)
 
 
-def _text(moment: float) -> str:
+def _format_time(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(moment))
 
 
@@ -154,10 +153,11 @@ def parse_runs(text: str) -> list[Facts]:
         if place == len(layers):
             layers.append([])
         layers[place].append("|".join(fields))
-    found = []
+    runs = []
     for place, lines in enumerate(layers):
-        for raw, one in slurm_output.parse_sacct_lines("\n".join(lines)).items():
-            if one.started is None or (one.state is ENDED and one.ended is None):
+        for raw, job_facts in slurm_output.parse_sacct_lines("\n".join(lines)).items():
+            if job_facts.started is None or (job_facts.state is ENDED and job_facts.ended is None):
                 continue
-            found.append(one._replace(outcome=_REQUEUED) if (place, raw) in requeued else one)
-    return found
+            runs.append(job_facts._replace(outcome=_REQUEUED) if (place, raw) in requeued
+                        else job_facts)
+    return runs

@@ -1,7 +1,7 @@
 """
 HTTP and JSON-RPC, and the server of one job.
 
-It knows nothing of the site: no store, no storage servers, no users' rights.
+It has nothing of the site: no store, no storage servers, no users' rights.
 
-    http < http_server < rpc_server < job_server
+    http_server < rpc_server < job_server
 """

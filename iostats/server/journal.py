@@ -1,22 +1,22 @@
 """
 The journal of a job's server: each message is on its node's disk before it is acknowledged.
 
-When the server is killed, the next one of the job on that node counts the messages again, and the
+If the server is killed, the next server of the job on that node counts the messages again, and the
 nodes need not send them again.
 
     file    = record record*
     record  = LENGTH CRC CHECK payload     three numbers of 32 bits, little-endian: the payload's
                                            bytes, its crc32, and these two and a third one by XOR
     payload = "whose" LF JSON              the first one: run of the job, and boot of the node
-            | "totals" LF JSON             all that was counted before, added up
-            | "node " NAME LF JSON         a message that was counted, as it came; NAME sent it
+            | "totals" LF JSON             all earlier messages, added up
+            | "node " NAME LF JSON         a counted message, as it arrived; NAME sent it
 
-A message is added by one write.  If that was interrupted the record is shorter than its length:
-the message was not acknowledged, and is ignored.  Any other damage is reported.  Nothing is synced:
-the file outlives the process, not the machine, whose end is the job's end (see `boot_id`).
+A message is added by one write.  If that was interrupted the record is shorter than its length: the
+message was not acknowledged, and is ignored.  Any other damage is reported.  Nothing is synced: the
+file outlives the process, not the machine, whose end is the job's end (see `boot_id`).
 
-The file is locked while its server runs.  It is the user's own, in the directory of start_files.py,
-and is removed when the report is written.
+The file is locked while its server runs.  It belongs to the user, in the directory of
+start_files.py, and is removed when the report is written.
 """
 
 from __future__ import annotations
@@ -28,106 +28,108 @@ import os
 import stat
 import struct
 import time
+from collections.abc import Callable, Iterator
 from zlib import crc32
 
 from iostats import schedulers
 from iostats.base import private_files
 from iostats.base.errors import StateError
+from iostats.base.packed import unpack_integers
 from iostats.node import identity, start_files
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-_FORM = 1
-HEAD, MARK = struct.Struct("<III"), 0x6a6f7572
-_LEAST_BETWEEN = 64 << 20         # bytes between two replacements by totals
-_TIMES_TOTALS = 8                 # or this many times the bytes of totals, if more
-_LOCKED_WITHIN_S, _LOOK_EVERY_S = 1.0, 0.02     # a server killed this moment may still hold it
+_FORMAT = 1
+HEAD, CHECK_MASK = struct.Struct("<III"), 0x6a6f7572
+_MIN_BYTES_BETWEEN = 64 << 20   # bytes between two replacements by totals
+_TIMES_TOTALS = 8               # or this many times the bytes of totals, if more
+_LOCKED_WITHIN_S, _POLL_EVERY_S = 1.0, 0.02  # a server killed this moment may still hold it
 _WILL_BE_LOST = "continuing, but what is counted will be lost if this server is killed"
 
 
 @contextlib.contextmanager
-def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journal | None]:
+def open_job_journal(directory: str, job: str,
+                     emit: Callable[[str], None]) -> Iterator[Journal | None]:
     """
-    The Journal of `job` on this node, removed at the end of the block unless that fails.
+    A context: the Journal of `job` on this node, removed at the end unless the block fails.
 
-    None where there can be none; `say` gets the reason.  `directory`: as of
+    None if there can be none; `emit` gets the reason.  `directory`: as of
     start_files.open_start_files.
     """
     journal = None
     try:
-        journal = opened(directory, job, say)
+        journal = open_journal(directory, job, emit)
     except StateError as error:
-        say(f"{error}; {_WILL_BE_LOST}")
+        emit(f"{error}; {_WILL_BE_LOST}")
     except OSError as error:
-        say(f"{directory or start_files.TMP}: {error.strerror}; {_WILL_BE_LOST}")
+        emit(f"{directory or start_files.TMP}: {error.strerror}; {_WILL_BE_LOST}")
     is_done = False
     try:
         yield journal
         is_done = True
-    except BrokenPipeError:                            # the reader of the report is gone
+    except BrokenPipeError:  # the reader of the report has closed the pipe
         is_done = True
         raise
-    except StateError as error:                        # it could not be written
+    except StateError as error:                        # the report could not be written
         if journal is None or not journal.has_all:
             raise
-        raise StateError(f"{error}; what was counted is kept: run the same command again"
+        raise StateError(f"{error}; the counts are stored: run the same command again"
                          ) from None
     finally:
         if journal is not None:
             journal.close(is_done)
 
 
-def opened(directory: str, job: str, say: Callable[[str], None]) -> Journal:
-    """The Journal of `job` on this node, locked; StateError or OSError.  Parameters as kept()."""
-    about = schedulers.here(os.environ).about(os.environ)
+def open_journal(directory: str, job: str, emit: Callable[[str], None]) -> Journal:
+    """
+    The Journal of `job` on this node, locked; StateError or OSError.  Parameters as of
+    open_job_journal().
+    """
+    about = schedulers.detect_scheduler(os.environ).about(os.environ)
     run = f"{about['job']} {about.get('attempt') or 0}" if about.get("job") else ""
-    return Journal(start_files.open_start_files(directory, job, identity.name(),
-                                          holds=lambda one: os.path.lexists(one.journal_path)),
-                   {"form": _FORM, "job": job, "run": run, "boot_id": identity.boot_id()}, say)
+    return Journal(start_files.open_start_files(directory, job, identity.find_node_name(),
+                                          holds=lambda files: os.path.lexists(files.journal_path)),
+                   {"form": _FORMAT, "job": job, "run": run, "boot_id": identity.read_boot_id()},
+                   emit)
 
 
 class Journal:
     """
-    The file of one server; made and locked, or StateError or OSError.
+    The file of one server, created and locked; StateError or OSError.
 
-    `owner`: JSON object; `say`: gets a line about what is wrong with the file, once.
+    `owner`: JSON object; `emit`: gets a line about what is wrong with the file, once.
 
     Attributes:
         owner: which run of which job, in which boot; the first record of the file.
         replace_at: bytes of the file at which its messages are to be replaced by totals.
     """
 
-    def __init__(self, kept: start_files.StartFiles, owner: dict[str, Any],
-                 say: Callable[[str], None]) -> None:
-        self.path, self._kept, self.owner, self._say = kept.journal_path, kept, owner, say
+    def __init__(self, files: start_files.StartFiles, owner: dict[str, object],
+                 emit: Callable[[str], None]) -> None:
+        self.path, self._files, self.owner, self._warn = files.journal_path, files, owner, emit
         self._beside = self.path + ".next"             # `stop` of a node removes those named ".new"
-        self._handle = self._locked()
+        self._handle = self._open_locked()
         self._end = self.replace_at = 0
         self._holds_any = os.fstat(self._handle).st_size > 0
         self._is_well = True              # False: writing has failed
         with contextlib.suppress(OSError):
-            private_files.forget(self._beside)           # of a server that was killed meanwhile
+            private_files.remove_if_present(self._beside)  # left by a server that was killed
 
-    # -- what an earlier server has left -------------------------------------------------------
+    # -- messages of an earlier server ---------------------------------------------------------
 
     def read(self) -> Iterator[tuple[str | None, bytes]]:
         """
-        (node, message), or (None, totals), of all that an earlier server had counted.
+        Yield (node, message), or (None, totals), of everything an earlier server had counted.
 
         Read it to its end before anything is added.
         """
         any_found = False
         try:
-            for one in self._read():
+            for message in self._read():
                 any_found = True
-                yield one
+                yield message
         except OSError as error:
             self._is_well = False
-            self._say(f"{self.path}: cannot be read: {error.strerror}; continuing without what an "
-                      f"earlier server of this job had counted")
+            self._warn(f"{self.path}: cannot be read: {error.strerror}; continuing without the "
+                       f"counts of an earlier server of this job")
             return
         self._holds_any = any_found
         try:
@@ -137,7 +139,7 @@ class Journal:
                 self._write(b"whose\n", json.dumps(self.owner).encode())
         except OSError as error:
             self._give_up(error)
-        self.replace_at = self._end + _LEAST_BETWEEN
+        self.replace_at = self._end + _MIN_BYTES_BETWEEN
 
     def _read(self) -> Iterator[tuple[str | None, bytes]]:
         damaged = 0
@@ -145,10 +147,10 @@ class Journal:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             while size - self._end >= HEAD.size:
-                length, crc, check = HEAD.unpack(file.read(HEAD.size))
-                if length ^ crc ^ MARK != check:
-                    self._say(f"{self.path}: damaged from byte {self._end} on: what an earlier "
-                              f"server of this job had counted after that is not counted")
+                length, crc, check = unpack_integers(HEAD, file.read(HEAD.size))
+                if length ^ crc ^ CHECK_MASK != check:
+                    self._warn(f"{self.path}: damaged from byte {self._end} on: later counts "
+                               f"of an earlier server of this job are lost")
                     break
                 if length > size - self._end - HEAD.size:
                     break                              # its write was interrupted
@@ -158,31 +160,31 @@ class Journal:
                 if crc32(payload) != crc:
                     damaged, kind = damaged + 1, b""
                 if is_first:
-                    wrong = self._is_of_another(body) if kind == b"whose" else "damaged"
+                    wrong = self._describe_other_owner(body) if kind == b"whose" else "damaged"
                     if wrong:
-                        self._say(f"{self.path}: {wrong}: what is in it is not counted")
+                        self._warn(f"{self.path}: {wrong}: its content is not counted")
                         self._end = 0
                         return
                 elif kind == b"totals" or kind.startswith(b"node "):
                     sender = kind[len(b"node "):].decode("ascii", "replace")
                     yield None if kind == b"totals" else sender, body
         if damaged:
-            self._say(f"{self.path}: {damaged} of its messages {'is' if damaged == 1 else 'are'} "
-                      f"damaged: what an earlier server of this job had counted there is not "
-                      f"counted")
+            self._warn(f"{self.path}: {damaged} of its messages {'is' if damaged == 1 else 'are'} "
+                       f"damaged: these counts of an earlier server of this job are "
+                       f"lost")
 
-    def _is_of_another(self, body: bytes) -> str:
-        """Which run, job or boot it is of, unless it is this one; "" if it is."""
+    def _describe_other_owner(self, body: bytes) -> str:
+        """The run, job or boot of the file if it differs from this server's; "" if not."""
         try:
-            found = json.loads(body)
-            if found["form"] != _FORM:
+            head: dict[str, object] = json.loads(body)
+            if head["form"] != _FORMAT:
                 return "of another release of iostats"
-            if found["job"] != self.owner["job"]:
+            if head["job"] != self.owner["job"]:
                 return "of another job"
-            if found["boot_id"] != self.owner["boot_id"]:
-                return "of the time before this node's boot"
+            if head["boot_id"] != self.owner["boot_id"]:
+                return "from before this node's boot"
             # One of them may have been started by hand, without a batch system's variables.
-            if found["run"] and self.owner["run"] and found["run"] != self.owner["run"]:
+            if head["run"] and self.owner["run"] and head["run"] != self.owner["run"]:
                 return "of an earlier run of this job"
         except (ValueError, KeyError, TypeError, RecursionError):
             return "damaged"
@@ -190,17 +192,17 @@ class Journal:
 
     def refused(self, why: str) -> None:
         """Report that totals of an earlier server are not counted."""
-        self._say(f"{self.path}: totals of an earlier server of this job are not counted: {why}")
+        self._warn(f"{self.path}: totals of an earlier server of this job are not counted: {why}")
 
     # -- what this server counts ---------------------------------------------------------------
 
     @property
     def has_all(self) -> bool:
-        """True when all that was counted is in it, and that is not nothing."""
+        """True if the journal has all counts, and at least one."""
         return self._is_well and self._holds_any
 
     def add(self, sender: str, message: bytes) -> None:
-        """Keep a message that was counted; a failure of the disk is reported once."""
+        """Append a counted message; a disk failure is reported once."""
         if self._is_well:
             self._holds_any = True
             try:
@@ -210,14 +212,14 @@ class Journal:
 
     @property
     def is_long(self) -> bool:
-        """True when it is time to replace its messages by totals."""
+        """True if it is time to replace the messages by totals."""
         return self._end > self.replace_at and self._is_well
 
     def replace(self, totals: bytes) -> None:
-        """Replace its messages by their `totals`; if the disk fails, it stays as it is."""
+        """Replace the messages by their `totals`; if the disk fails, the file stays unchanged."""
         handle, before, end = None, self._handle, self._end
         try:
-            private_files.forget(self._beside)
+            private_files.remove_if_present(self._beside)
             handle = os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
                              | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -227,74 +229,74 @@ class Journal:
             try:
                 os.rename(self._beside, self.path)
             except OSError:
-                if not _is_at(handle, self.path):      # else it succeeded, with an error
+                if not _is_same_file(handle, self.path):      # else it succeeded, with an error
                     raise
             handle = before
         except OSError:
             self._handle, self._end = before, end
             with contextlib.suppress(OSError):
-                private_files.forget(self._beside)
+                private_files.remove_if_present(self._beside)
         if handle is not None:
             with contextlib.suppress(OSError):
-                os.close(handle)                       # the one that is not used any more
-        self.replace_at = self._end + max(_LEAST_BETWEEN, _TIMES_TOTALS * len(totals))
+                os.close(handle)                       # the unused one of the two
+        self.replace_at = self._end + max(_MIN_BYTES_BETWEEN, _TIMES_TOTALS * len(totals))
 
     def fileno(self) -> int:
         """The descriptor of the open file."""
         return self._handle
 
     def close(self, is_done: bool) -> None:
-        """Remove it when all that was counted is in a report, or nothing was."""
+        """Close it; remove it if all its counts are in a report, or there are none."""
         if is_done or not self._holds_any:
             # While it is locked: whoever waits for the lock checks the path again.
             with contextlib.suppress(OSError):
-                private_files.forget(self.path)
+                private_files.remove_if_present(self.path)
         os.close(self._handle)
-        self._kept.leave()
+        self._files.leave()
 
     # -- the file ------------------------------------------------------------------------------
 
-    def _locked(self) -> int:
+    def _open_locked(self) -> int:
         ends = time.monotonic() + _LOCKED_WITHIN_S
         while True:
             try:
-                handle = self._made()
+                handle = self._create()
             except FileNotFoundError:                  # another job has just removed it
-                os.mkdir(self._kept.directory, 0o700)
-                handle = self._made()
+                os.mkdir(self._files.directory, 0o700)
+                handle = self._create()
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_at(handle, self.path):
+                if _is_same_file(handle, self.path):
                     return handle
             except BlockingIOError:
                 if time.monotonic() > ends:
                     os.close(handle)
                     raise StateError(f"{self.path}: another server of this job runs on this node"
                                      ) from None
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_POLL_EVERY_S)
             except BaseException:
                 os.close(handle)
                 raise
             os.close(handle)
 
-    def _made(self) -> int:
+    def _create(self) -> int:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
                              | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise StateError(f"{self.path}: cannot be opened: {error.strerror}") from None
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise StateError(f"{self.path}: cannot be open_journal: {error.strerror}") from None
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             os.close(handle)
-            raise StateError(f"{self.path}: expected a file of user {os.geteuid()}, got no file, "
-                             f"or one of user {found.st_uid}; remove it")
+            raise StateError(f"{self.path}: expected a regular file of user {os.geteuid()}, got "
+                             f"another kind, or one of user {status.st_uid}; remove it")
         return handle
 
     def _write(self, kind: bytes, body: bytes) -> None:
         length, crc = len(kind) + len(body), crc32(body, crc32(kind))
-        parts = HEAD.pack(length, crc, length ^ crc ^ MARK), kind, body
+        parts = HEAD.pack(length, crc, length ^ crc ^ CHECK_MASK), kind, body
         written = os.writev(self._handle, parts)
         if written < HEAD.size + length:              # the next write fails, with the reason
             rest = b"".join(parts)[written:]
@@ -304,16 +306,16 @@ class Journal:
 
     def _give_up(self, error: OSError) -> None:
         self._is_well = False
-        with contextlib.suppress(OSError):             # else the next server finds it too short
+        with contextlib.suppress(OSError):  # else the next server reads an incomplete record
             os.ftruncate(self._handle, self._end)
-        self._say(f"{self.path}: {error.strerror}; {_WILL_BE_LOST}")
+        self._warn(f"{self.path}: {error.strerror}; {_WILL_BE_LOST}")
 
 
-def _is_at(handle: int, path: str) -> bool:
-    """True when the open file is the one at `path`."""
+def _is_same_file(handle: int, path: str) -> bool:
+    """True if the open file is the one at `path`."""
     try:
-        found = os.lstat(path)
+        at_path = os.lstat(path)
     except FileNotFoundError:
         return False
-    mine = os.fstat(handle)
-    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+    opened = os.fstat(handle)
+    return (at_path.st_dev, at_path.st_ino) == (opened.st_dev, opened.st_ino)

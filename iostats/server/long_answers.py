@@ -1,34 +1,117 @@
 """
-Answers that take several steps (base/cooperative.py), and a look at the network between two.
+Answers in several steps (base/cooperative.py), between which the loop serves the network.
 
-    queue      a step computes; one long answer is worked on at a time: together they would take as
+    queue      a step computes; one long answer is computed at a time: together they would take as
                long, and more memory
-    elsewhere  a step is a call that may block (munged): it runs in a thread of blocking_calls.py
+    elsewhere  a step is a call that may block (munged): it runs in one of a few threads
 
-The connection of http.py gets each answer when it is finished.
+The connection gets each answer when it is finished.
+
+Both stay, beside asyncio.to_thread and anyio: those threads are no daemons, so a process waits at
+its end for a munged that was stopped, which never answers; a call's time-out has to include its
+time in the queue; and one that has timed out must leave its place to the next. A CapacityLimiter
+counts it until it returns. No task is needed for each of 10,000 nodes' reports, most of which are
+answered in their first step.
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
-from collections.abc import Generator
-from typing import Any, Optional, Protocol
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 from weakref import WeakSet
 
 from iostats.base.logs import log_internal_error
-from iostats.server.blocking_calls import Threads
 
-_STEP_S = 0.005                     # of a long answer, between two looks at the network
-BLOCKING_AT_ONCE = 8               # calls to munged
+if TYPE_CHECKING:
+    Then = Callable[[object, BaseException | None], object]        # result, or why there is none
+
+
+class TimedOut(Exception):
+    """The call took too long; its result will be ignored."""
+
+
+class _Call:
+    """A call and the callback for its result; both are None after it has ended."""
+
+    def __init__(self, function: Callable[[], object], then: Then) -> None:
+        self.function: Callable[[], object] | None = function
+        self.then: Then | None = then
+
+
+class Threads:
+    """Up to `max_threads` threads, started with the first calls; for one event loop."""
+
+    def __init__(self, max_threads: int, timeout_s: float) -> None:
+        """`timeout_s`: from the call to TimedOut, its time in the queue included."""
+        self._max_threads, self._timeout_s = max_threads, timeout_s
+        self._queue: deque[_Call] = deque()
+        self._ready, self._lock = threading.Semaphore(0), threading.Lock()
+        self._count = self._busy = 0
+
+    def call(self, function: Callable[[], object], then: Then) -> None:
+        """
+        Arrange that `then(result, None)` or `then(None, error)` is called in the running loop.
+        """
+        loop = asyncio.get_running_loop()
+        pending = _Call(function, then)
+        loop.call_later(self._timeout_s, _finish_call, pending, None, TimedOut())
+        with self._lock:
+            while self._queue and self._queue[0].then is None:   # it has timed out
+                self._queue.popleft()
+                self._busy -= 1
+            self._queue.append(pending)
+        self._busy += 1
+        if self._count < min(self._busy, self._max_threads):
+            self._count += 1
+            threading.Thread(target=self._work, args=(loop,), name="blocking call",
+                             daemon=True).start()
+        self._ready.release()
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            self._ready.acquire()
+            with self._lock:
+                if not self._queue:                      # it has timed out, see `call`
+                    continue
+                pending = self._queue.popleft()
+            function, result, error = pending.function, None, None
+            if function is not None:
+                try:
+                    result = function()
+                except BaseException as raised:
+                    error = raised
+            try:
+                loop.call_soon_threadsafe(self._call_done, pending, result, error)
+            except RuntimeError:                         # the loop is closed
+                return
+
+    def _call_done(self, pending: _Call, result: object, error: BaseException | None) -> None:
+        self._busy -= 1
+        _finish_call(pending, result, error)
+
+
+def _finish_call(pending: _Call, result: object, error: BaseException | None) -> None:
+    then, pending.then, pending.function = pending.then, None, None
+    if then is not None:
+        then(result, error)
+
+
+_STEP_S = 0.001                 # of a long answer, before the network has its turn
+BLOCKING_AT_ONCE = 8            # calls to munged
 BLOCKING_TIMEOUT_S = 10.0
 
+NeededCall = Optional[Callable[[], object]]     # of a step: it may block, and is run in a thread
 # Its result: the answer, and the header that authenticates it or "".
-Work = Generator[Any, Any, tuple[Optional[bytes], str]]
+Work = Generator[NeededCall, Any, tuple[Optional[bytes], str]]
 
 
 class RejectedRequest(Exception):
     """
-    A request that is answered with an HTTP error, after which the connection is closed.
+    A request that gets an HTTP error, after which the connection is closed.
 
     Attributes:
         status: HTTP's code and words.
@@ -38,7 +121,7 @@ class RejectedRequest(Exception):
 
 
 class AnswerReceiver(Protocol):
-    """A connection, as far as its long answers need it."""
+    """The part of a connection that a long answer uses."""
 
     def is_open(self) -> bool:
         """True while the answer can be sent."""
@@ -55,12 +138,12 @@ class AnswerReceiver(Protocol):
 
 class LongAnswer:
     """
-    One answer in the making.
+    One unfinished answer.
 
     Attributes:
         connection: gets it.
-        has_begun: more than the sender's authentication has been asked for.
-        is_discarded: it may say that something is kept which is not.
+        has_begun: its first step after the sender's authentication has run.
+        is_discarded: it may confirm data that were not stored.
         is_over: it is sent, or dropped.
     """
 
@@ -68,8 +151,12 @@ class LongAnswer:
         self.connection, self._work, self._keep = connection, work, keep
         self.has_begun = self.is_discarded = self.is_over = False
 
-    def step(self, result: Any = None, error: Optional[BaseException] = None) -> Any:
-        """One step more: what it yields; when `is_over` the connection has its answer."""
+    def step(self, result: object = None,
+             error: Optional[BaseException] = None) -> NeededCall:
+        """
+        Run one step, and return the call that it needs, if any; when `is_over`, the connection has
+        its answer.
+        """
         self.has_begun = True
         try:
             return self._work.throw(error) if error is not None else self._work.send(result)
@@ -80,17 +167,17 @@ class LongAnswer:
             else:
                 answer, proof = end.value
                 self.connection.finish_answer(answer, proof, self._keep)
-        except RejectedRequest as found:
+        except RejectedRequest as rejected:
             self.is_over = True
-            self.connection.reject(found)
-        except Exception as found:
+            self.connection.reject(rejected)
+        except Exception as rejected:
             self.is_over = True
-            log_internal_error(found)
+            log_internal_error(rejected)
             self.connection.abort()
         return None
 
     def drop(self) -> None:
-        """The connection is gone: free what the answer has in memory."""
+        """Free the answer's memory: the connection is closed."""
         if not self.is_over:
             self.is_over = True
             with contextlib.suppress(ValueError):          # it is just running
@@ -102,36 +189,37 @@ class LongAnswers:
     All long answers of one server; for one event loop.
 
     Attributes:
-        blocking_timeout_s: of a call that may block, its time in the queue included.
+        blocking_timeout_s: of a call that may block, including its time in the queue.
     """
 
     def __init__(self) -> None:
         self.blocking_timeout_s = BLOCKING_TIMEOUT_S
         self._queue: deque[LongAnswer] = deque()
-        self._open: WeakSet[LongAnswer] = WeakSet()     # that are not over, and some that are
+        self._open: WeakSet[LongAnswer] = WeakSet()     # those that are not over, and some that are
         self._threads = Threads(BLOCKING_AT_ONCE, self.blocking_timeout_s)
         self._working: Optional[asyncio.Future[None]] = None
 
-    def begin(self, work: Work, first: Any, connection: AnswerReceiver, keep: bool) -> LongAnswer:
+    def begin(self, work: Work, first: NeededCall, connection: AnswerReceiver,
+              keep: bool) -> LongAnswer:
         """The LongAnswer of `work`, whose first step has yielded `first`."""
-        one = LongAnswer(work, connection, keep)
-        self._open.add(one)
-        self._go_on(one, first)
-        return one
+        answer = LongAnswer(work, connection, keep)
+        self._open.add(answer)
+        self._continue(answer, first)
+        return answer
 
     def discard(self) -> None:
-        """What was done until now is not kept: no answer that was begun may say that it is."""
-        for one in self._open:
-            one.is_discarded = True
+        """Mark unfinished answers: the work that they would confirm is not stored."""
+        for answer in self._open:
+            answer.is_discarded = True
 
     def is_idle(self) -> bool:
         """True when nothing is left in the queue."""
         return not self._queue and (self._working is None or self._working.done())
 
     async def finished(self) -> None:
-        """Wait for answers that have begun, as long as munged may take for them."""
-        begun = [one for one in self._open if one.has_begun and not one.is_over]
-        while not all(one.is_over for one in begun):
+        """Wait for answers that have begun, as long as munged may need for them."""
+        begun = [answer for answer in self._open if answer.has_begun and not answer.is_over]
+        while not all(answer.is_over for answer in begun):
             await asyncio.sleep(_STEP_S)
 
     def close(self) -> None:
@@ -139,29 +227,30 @@ class LongAnswers:
         if self._working is not None:
             self._working.cancel()
 
-    def _go_on(self, one: LongAnswer, call: Any) -> None:
-        """`call`: what its last step has yielded."""
+    def _continue(self, answer: LongAnswer, call: NeededCall) -> None:
+        """Continue; `call`: the result of the last step."""
         if call is not None:
-            self._threads.call(call, lambda result, error: self._called(one, result, error))
+            self._threads.call(call, lambda result, error: self._take_result(answer, result, error))
             return
-        self._queue.append(one)
+        self._queue.append(answer)
         if self._working is None or self._working.done():
-            self._working = asyncio.ensure_future(self._work_off())
+            self._working = asyncio.ensure_future(self._run_queue())
 
-    def _called(self, one: LongAnswer, result: Any, error: Optional[BaseException]) -> None:
-        if one.connection.is_open():
-            call = one.step(result, error)
-            if not one.is_over:
-                self._go_on(one, call)
+    def _take_result(self, answer: LongAnswer, result: object,
+                     error: Optional[BaseException]) -> None:
+        if answer.connection.is_open():
+            call = answer.step(result, error)
+            if not answer.is_over:
+                self._continue(answer, call)
 
-    async def _work_off(self) -> None:
+    async def _run_queue(self) -> None:
         clock = asyncio.get_running_loop().time
         while self._queue:
-            one, call = self._queue.popleft(), None
-            while one.connection.is_open() and not one.is_over and call is None:
+            answer, call = self._queue.popleft(), None
+            while answer.connection.is_open() and not answer.is_over and call is None:
                 ends_at = clock() + _STEP_S
-                while clock() < ends_at and not one.is_over and call is None:
-                    call = one.step()
+                while clock() < ends_at and not answer.is_over and call is None:
+                    call = answer.step()
                 if call is not None:
-                    self._go_on(one, call)
+                    self._continue(answer, call)
                 await asyncio.sleep(0)

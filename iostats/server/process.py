@@ -1,5 +1,5 @@
 """
-What a server asks of its process: open files, memory that goes back to the kernel, a fast loop.
+Settings of a server's process: open files, memory that is returned to the kernel, a fast loop.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import ctypes
 import os
 import resource
 import socket
+from typing import TYPE_CHECKING
 
 from iostats.base.errors import StateError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.base.config import Config
 
@@ -47,23 +47,25 @@ def check_open_files() -> None:
                          f"(ulimit -Hn)")
 
 
-def raise_limits(config: Config, others: int = 64) -> None:
+def raise_limits(config: Config, reserved: int = 64) -> None:
     """
-    Allow as many open files as the system does, and no more connections than that less `others`.
+    Allow as many open files as the system does, and no more connections than that less `reserved`.
     """
     _return_memory()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    most = max(16, min(config["server.max_connections"], soft - others))
-    config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
+    max_connections = max(16, min(config.server.max_connections, soft - reserved))
+    config.set_value("server.max_connections", str(max_connections),
+                     "the limit of open files (ulimit -n)")
 
 
 def notify_systemd(text: str) -> None:
     """sd_notify(3), for a unit of Type=notify: systemctl start waits until the server listens."""
     where = os.environ.get("NOTIFY_SOCKET", "")
     if where.startswith(("/", "@")):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
-            one.connect(where.replace("@", "\0", 1) if where[0] == "@" else where)
-            one.send(text.encode())
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX,
+                                                         socket.SOCK_DGRAM) as sender:
+            sender.connect(where.replace("@", "\0", 1) if where[0] == "@" else where)
+            sender.send(text.encode())

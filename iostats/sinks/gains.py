@@ -1,5 +1,5 @@
 """
-What all jobs have done so far, as of one sweep and of the one before.
+The totals of all jobs at one sweep and at the sweep before.
 
 An IdTable has a row for each job id of job_stats, and a column for each counter's samples and sums,
 of one target, or of all targets of one kind (ost, mdt) of a file system added up.  What a job did
@@ -13,22 +13,21 @@ The walk over the targets is a generator, so that a loop can do other things bet
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-TYPE_CHECKING = False
+from iostats.wire.messages.arrays import list_integers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    import numpy.typing
+    from iostats.harvest.harvested_job import SettledCounters
+    from iostats.harvest.intake import Harvest, SiteSweep
+    from iostats.harvest.resets.target import CorrectedTarget
+    from iostats.wire.messages.arrays import Array
 
-    from iostats.site.harvest_intake import Harvest, SiteSweep
-    from iostats.site.harvested_job import SettledCounters
-    from iostats.site.resets.target import CorrectedTarget
-
-    Array = numpy.typing.NDArray[Any]
     Columns = dict[str, tuple[Array, Array]]        # counter -> samples, sums
     Key = tuple[str, str, str]                      # fs, component, target or ""
 
@@ -39,34 +38,36 @@ OTHERS = "(others)"                     # jobs, or nodes, that have no series of
 BYTES = ("read_bytes", "write_bytes")
 _DEAD_ROWS = 1000
 _MOST = 2**63 - 1
-AT_ONCE = 500                           # ids that are looked at in one step of the walk
+AT_ONCE = 500                           # ids of one step of the walk
 
-JobLabels = namedtuple("JobLabels", "cluster job raw_job user account")
-JobLabels.__doc__ = """
-Whose I/O it was.
 
-Attributes:
-    job: as users write it; as in job_stats where the batch system does not know it; or
-        UNATTRIBUTED.
-    raw_job: the batch system's own id.
-    cluster, user, account: "" where they are not known.
-"""
+class JobLabels(NamedTuple):
+    """The names of a job, its user and its cluster."""
+
+    # cluster, user, account: "" where they are not known
+    cluster: str
+    # as users write it; as in job_stats where the batch system does not know it; or UNATTRIBUTED
+    job: str
+    raw_job: str    # the batch system's own id
+    user: str
+    account: str
+
+
 NO_JOB = JobLabels("", UNATTRIBUTED, UNATTRIBUTED, "", "")
 
 
-def component_of(target: str) -> str:
+def get_component(target: str) -> str:
     """
-    What kind of target it is, as exporters call it.
+    The kind of a target, in the words of exporters.
 
-    >>> component_of("OST000a"), component_of("MDT0000")
+    >>> get_component("OST000a"), get_component("MDT0000")
     ('ost', 'mdt')
     """
     return target[:3].lower()
 
 
 class IdTable:
-    """
-    A table of job ids.
+    """The totals of job ids, from sweep to sweep.
 
     Attributes:
         fs, component, target: what it is of; target is "" for all of that component.
@@ -91,20 +92,20 @@ class IdTable:
         row = self.index.get(job_id)
         return row is not None and bool(self.here[row])
 
-    def begin(self, forgotten: Iterable[str]) -> None:
-        """Begin a sweep: `now` becomes `before`; the ids of `forgotten` count from 0."""
+    def begin(self, dropped: Iterable[str]) -> None:
+        """Begin a sweep: `now` becomes `before`; the ids of `dropped` count from 0."""
         dead = len(self.ids) - int(self.here.sum())
         if dead > _DEAD_ROWS and 2 * dead > len(self.ids):
-            self._keep(np.flatnonzero(self.here))
+            self._select_rows(np.flatnonzero(self.here))
         self.before, self.now = self.now, {}
         self.was_here, self.here = self.here, np.zeros(len(self.ids), bool)
-        anew = [self.index[job_id] for job_id in forgotten if job_id in self.index]
-        if anew:                                     # others may still read these arrays
-            self.before = {name: (_with(samples, anew, 0), _with(sums, anew, 0))
+        reset = [self.index[job_id] for job_id in dropped if job_id in self.index]
+        if reset:                                    # others may still read these arrays
+            self.before = {name: (_replace_rows(samples, reset, 0), _replace_rows(sums, reset, 0))
                            for name, (samples, sums) in self.before.items()}
 
-    def _keep(self, rows: Array) -> None:
-        self.ids = [self.ids[row] for row in rows.tolist()]
+    def _select_rows(self, rows: Array) -> None:
+        self.ids = [self.ids[row] for row in list_integers(rows)]
         self.index = {job_id: row for row, job_id in enumerate(self.ids)}
         self.now = {name: (samples[rows], sums[rows])
                     for name, (samples, sums) in self.now.items()}
@@ -113,18 +114,18 @@ class IdTable:
 
     def add(self, target: CorrectedTarget, is_job: Callable[[str], bool]) -> set[str]:
         """Add the totals of `target`; {id} that it did not have at the sweep before."""
-        totals, new, came = target.totals(), [], set()
+        totals, new, added = target.totals(), [], set()
         ids = list(totals.ids)
-        known = self._rows_of.get(target.target)
-        if known is None or known[0] != ids:
-            came = set(ids).difference(known[0] if known else ())
+        ids_and_rows = self._rows_of.get(target.target)
+        if ids_and_rows is None or ids_and_rows[0] != ids:
+            added = set(ids).difference(ids_and_rows[0] if ids_and_rows else ())
             new = [job_id for job_id in ids if job_id not in self.index]
             for job_id in new:
                 self.index[job_id] = len(self.ids)
                 self.ids.append(job_id)
             rows = np.fromiter(map(self.index.__getitem__, ids), np.int64, len(ids))
-            known = self._rows_of[target.target] = (ids, rows)
-        rows, size = known[1], len(self.ids)
+            ids_and_rows = self._rows_of[target.target] = (ids, rows)
+        rows, size = ids_and_rows[1], len(self.ids)
         if new:
             self._grow(size, np.fromiter(map(is_job, new), bool, len(new)))
         self.here[rows] = True
@@ -135,7 +136,7 @@ class IdTable:
             self._add_to(samples, rows, column.samples)
             if column.sums is not None and name in BYTES:
                 self._add_to(sums, rows, column.sums)
-        return came
+        return added
 
     def _add_to(self, totals: Array, rows: Array, values: Array) -> None:
         """Add `values` to `totals`, which end at _MOST, and are lower bounds there."""
@@ -147,17 +148,17 @@ class IdTable:
         totals[rows] = added
 
     def _grow(self, size: int, are_jobs: Array) -> None:
-        self.here, self.was_here, self.low = (_longer(flags, size) for flags in
+        self.here, self.was_here, self.low = (_lengthen(flags, size) for flags in
                                               (self.here, self.was_here, self.low))
         self.is_job = np.concatenate((self.is_job, are_jobs))
-        self.now, self.before = ({name: (_longer(samples, size), _longer(sums, size))
+        self.now, self.before = ({name: (_lengthen(samples, size), _lengthen(sums, size))
                                   for name, (samples, sums) in columns.items()}
                                  for columns in (self.now, self.before))
 
     def continue_from(self, job_id: str, settled: SettledCounters, is_back: bool) -> None:
         """
-        Add what was counted of an id's job before it was settled; `is_back`: not at the sweep
-        before, when it is taken to have been there as well.
+        Add an id's counts from before its job was settled; `is_back`: it was absent from the sweep
+        before, and is taken to have been there.
         """
         row = self.index.setdefault(job_id, len(self.ids))
         if row == len(self.ids):
@@ -170,14 +171,14 @@ class IdTable:
             for column, amount in zip(now, amounts):
                 column[row] += amount
             if is_back:
-                samples, sums = (_with(column, row, amount) for column, amount in zip(
+                samples, sums = (_replace_rows(column, row, amount) for column, amount in zip(
                     self.before.get(name, (zeros, zeros)), amounts))
                 self.before[name] = samples, sums
 
     def end(self) -> None:
         """
-        End a sweep: no total decreases as long as its id is here.  A target may forget a job during
-        the walk, and a database takes a counter that decreases for a new one.
+        End a sweep, after which no total decreases as long as its id is present: a target may drop
+        a job during the walk, and a database takes a decreasing counter for a new one.
 
         What an id that was forgotten before the walk had is left out of that.
         """
@@ -193,22 +194,22 @@ class IdTable:
     def gains(self) -> Columns:
         """{counter: (samples, sums)} of I/O since the sweep before; of a new id, all of it."""
         zeros = np.zeros(len(self.ids), np.int64)
-        found = {}
+        increases = {}
         for name, (samples, sums) in self.now.items():
             then = self.before.get(name, (zeros, zeros))
-            # What a target has forgotten is gone, and was not undone.
-            found[name] = (np.maximum(samples - then[0], 0), np.maximum(sums - then[1], 0))
-        return found
+            # A target that dropped an id lowers its numbers; the I/O was not undone.
+            increases[name] = (np.maximum(samples - then[0], 0), np.maximum(sums - then[1], 0))
+        return increases
 
 
-def _with(array: Array, rows: int | list[int], amount: int) -> Array:
+def _replace_rows(array: Array, rows: int | list[int], amount: int) -> Array:
     """A copy in which these rows are `amount`."""
     copy: Array = array.copy()
     copy[rows] = amount
     return copy
 
 
-def _longer(array: Array, size: int) -> Array:
+def _lengthen(array: Array, size: int) -> Array:
     longer = np.zeros(size, array.dtype)
     longer[:len(array)] = array
     return longer
@@ -236,80 +237,80 @@ class Tally:
         self._by_target = by_target
         self._gaps: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._without_start: set[str] = set()    # ids whose job's start is not known
-        self._forgotten: set[str] = set()        # ids, since the last walk began
+        self._dropped: set[str] = set()        # ids, since the last walk began
         self._looked_up: set[str] = set()        # jobs, whether they were settled before
         # {id: what was counted of its job before it was settled, by file system and target}, and
         # for which of these ids that was added in the last sweep.
         self._settled: dict[str, dict[tuple[str, str], SettledCounters]] = {}
         self._continued: set[str] = set()
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """The targets have forgotten these ids: their jobs are settled, and may come back."""
-        self._forgotten.update(ids)
+    def drop_ids(self, ids: Iterable[str]) -> None:
+        """Drop ids that the targets have expired: their jobs are settled, and may return."""
+        self._dropped.update(ids)
         for job_id in ids:
             self._looked_up.discard(self.names.get(job_id, ""))
             self._settled.pop(job_id, None)
             self._continued.discard(job_id)
 
     def walk(self, sweep: SiteSweep, harvest: Harvest) -> Iterator[None]:
-        """Generator: take all targets, one at a step."""
+        """Generator: read all targets, one in each step."""
         self.slot_before, self.slot = self.slot, sweep.slot
-        forgotten, self._forgotten = self._forgotten, set()
+        dropped, self._dropped = self._dropped, set()
         for table in self.tables.values():
-            table.begin(forgotten)
+            table.begin(dropped)
 
         def is_job(job_id: str) -> bool:
             if job_id not in self.names:
-                self.names[job_id] = harvest.job_of(job_id)
+                self.names[job_id] = harvest.find_job(job_id)
             return bool(self.names[job_id])
         for fs, name in sorted(harvest.targets):
             target = harvest.targets.get((fs, name))
-            if target is None:                           # it was forgotten meanwhile
+            if target is None:                           # it has expired
                 continue
-            table = self._table_of(fs, name)
-            came = table.add(target, is_job)
-            for job_id in came:
+            table = self._get_table(fs, name)
+            added = table.add(target, is_job)
+            for job_id in added:
                 self.first.setdefault(job_id, self.slot_before)
             yield
-            yield from self._look_up(came, harvest)
-            yield from self._mark(table, target, harvest, came)
-        yield from self._look_up([job_id for job_id in forgotten if any(
+            yield from self._load_settled(added, harvest)
+            yield from self._mark(table, target, harvest, added)
+        yield from self._load_settled([job_id for job_id in dropped if any(
             table.has(job_id) for table in self.tables.values())], harvest)
         for job_id, targets in self._settled.items():
             for (fs, name), settled in targets.items():
-                self._table_of(fs, name).continue_from(job_id, settled,
-                                                       job_id not in self._continued)
+                self._get_table(fs, name).continue_from(job_id, settled,
+                                                        job_id not in self._continued)
         self._continued = set(self._settled)
         for table in self.tables.values():
             table.end()
-        self._forget()
+        self._drop_dead()
 
-    def _look_up(self, ids: Iterable[str], harvest: Harvest) -> Iterator[None]:
-        """Generator: note what was counted of the jobs of these ids before they were settled."""
+    def _load_settled(self, ids: Iterable[str], harvest: Harvest) -> Iterator[None]:
+        """Generator: note the counts of these ids from before their jobs were settled."""
         for number, job_id in enumerate(ids):
             if number % AT_ONCE == 0:
                 yield
             job = self.names[job_id]
             if job and job not in self._looked_up:
                 self._looked_up.add(job)
-                found = harvest.settled(job)
-                if found:
-                    self._settled[job_id] = found
+                record = harvest.settled(job)
+                if record:
+                    self._settled[job_id] = record
 
-    def _table_of(self, fs: str, name: str) -> IdTable:
-        key = self.key_of(fs, name)
+    def _get_table(self, fs: str, name: str) -> IdTable:
+        key = self.make_table_key(fs, name)
         if key not in self.tables:
             self.tables[key] = IdTable(*key)
         return self.tables[key]
 
-    def key_of(self, fs: str, name: str) -> Key:
-        """The key of the IdTable to which a target adds."""
-        return fs, component_of(name), f"{fs}-{name}" if self._by_target else ""
+    def make_table_key(self, fs: str, name: str) -> Key:
+        """The key of the IdTable that a target is added to."""
+        return fs, get_component(name), f"{fs}-{name}" if self._by_target else ""
 
     def _mark(self, table: IdTable, target: CorrectedTarget, harvest: Harvest,
-              came: set[str]) -> Iterator[None]:
+              added: set[str]) -> Iterator[None]:
         """
-        Generator: note whose totals may be too low.
+        Generator: mark totals that may be too low.
 
         Totals can become uncertain of an id that is new, of one whose start has just become known,
         and of a suspect; or of all ids, with a gap.
@@ -317,10 +318,10 @@ class Tally:
         key, gaps = (table.fs, target.target), (target.cleanup_s is None, target.gaps[-1:])
         everyone = self._gaps.get(key) != gaps
         self._gaps[key] = gaps
-        suspects = set(target.suspects())
+        suspects = set(target.list_suspect_ids())
         since = float("inf") if target.swept_since is None else target.swept_since
         ids = target.ids() if everyone else {
-            **dict.fromkeys(came), **dict.fromkeys(suspects),
+            **dict.fromkeys(added), **dict.fromkeys(suspects),
             **dict.fromkeys(job_id for job_id in target.changed() if job_id in self._without_start)}
         for number, job_id in enumerate(ids):
             if number % AT_ONCE == 0:
@@ -340,7 +341,7 @@ class Tally:
                     and target.marks(job_id, began, None)):
                 table.low[row] = True
 
-    def _forget(self) -> None:
+    def _drop_dead(self) -> None:
         if len(self.first) > _DEAD_ROWS + 2 * max(
                 (len(table.ids) for table in self.tables.values()), default=0):
             alive = set().union(*(table.ids for table in self.tables.values()))
@@ -351,9 +352,9 @@ class Tally:
             self._looked_up.intersection_update(self.names.values())
 
 
-def job_of(job_id: str, harvest: Harvest) -> JobLabels:
-    """The JobLabels of an id of a job, as far as the batch system has told it by now."""
-    facts, job = harvest.facts(job_id), harvest.job_of(job_id)
+def make_job_labels(job_id: str, harvest: Harvest) -> JobLabels:
+    """The JobLabels of an id, with the batch facts received so far."""
+    facts, job = harvest.facts(job_id), harvest.find_job(job_id)
     if facts is None:
         return JobLabels("", job, job, "", "")
     return JobLabels(facts.cluster, facts.job or job, facts.raw_job or job, facts.user,

@@ -5,7 +5,7 @@ The agent on a storage server: what changed in job_stats, to the site's server, 
                  and (clients.py) of clients  ->  delivery.py  kept on the disk, sent to the site's
                  server
 
-schedule.py says when.  The agent itself keeps no totals.  events.py tells what went wrong, in
+schedule.py says when.  The agent itself keeps no totals.  events.py reports faults, in
 threads of its own.  What may change while it runs (settings.py) does between two sweeps.
 """
 
@@ -17,13 +17,13 @@ import time
 
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.base.options import RUN_TIME_OPTIONS
-from iostats.storage.clients import STATE, Clients
 from iostats.storage import settings
-from iostats.storage.delivery import Delivery, SweepNotKept
+from iostats.storage.clients import STATE, Clients
+from iostats.storage.delivery import Delivery, SweepNotStored
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.events import AgentEvents
-from iostats.storage.schedule import Pace, SweepClock, next_slot, pause_s
-from iostats.storage.targets import local_targets
+from iostats.storage.schedule import Pace, SweepClock, find_next_slot, find_pause_s
+from iostats.storage.targets import find_local_targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,15 +34,14 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 1 << 20
 _LATE = 0.25                       # of the interval: a sweep that would be later is left out
-_STEP_S = 5.0                      # between two looks at the clock, which may be set
+_STEP_S = 5.0                      # between two readings of the clock, which may be set
 _SAY_AGAIN_S, _MOST_SAID = 3600.0, 1000
 
 
 class Agent:
-    """
-    One storage server's agent.
+    """The agent of one storage server.
 
-    `servers`: (host, port) of the site's servers, in their order; `say`: gets one line at a time.
+    `servers`: (host, port) of the site's servers, in their order; `emit`: gets one line at a time.
     `fixed`: keys of site.cfg that the command line has set, so that etcd does not change them.
     Raises StateError where the spool can't be used.
 
@@ -54,127 +53,129 @@ class Agent:
 
     def __init__(self, config: Config, root: str, node: str,
                  servers: Sequence[tuple[str, int]], file_systems: Sequence[str],
-                 say: Callable[[str], None], fixed: Collection[str] = ()) -> None:
+                 emit: Callable[[str], None], fixed: Collection[str] = ()) -> None:
         self._config, self._root, self._file_systems = config, root, list(file_systems)
-        self._tell = say
-        self._said: dict[object, float] = {}
+        self._tell = emit
+        self._logged: dict[object, float] = {}
         self._saying = threading.Lock()
         # Its own thread's: events have a share of their own.
-        self._pace = Pace(config["harvest.cpu_percent"], time.thread_time)
+        self._pace = Pace(config.harvest.cpu_percent, time.thread_time)
         self._clock = SweepClock()
         self.encoder = SweepEncoder(
-            node, min(_PART_BYTES, config["server.max_message_bytes"] // 5), self._clock,
-            self._pace, self._say)
-        self.delivery = Delivery(config, node, servers, self._pace, self._say, self.encoder.lost,
-                                 moved=self._tell_another_server)
+            node, min(_PART_BYTES, config.server.max_message_bytes // 5), self._clock,
+            self._pace, self._log_change)
+        self.delivery = Delivery(config, node, servers, self._pace, self._log_change,
+                                 self.encoder.note_lost_message,
+                                 moved=self._use_another_server)
         self._settings: FollowedSettings | None = None
-        self._of_site_cfg = {name: config[name] for name in RUN_TIME_OPTIONS}
+        self._of_site_cfg = {name: config.get_value(name) for name in RUN_TIME_OPTIONS}
         self._fixed, self._in_force = frozenset(fixed), settings.NOTHING
         self.clients: Clients | None = None
         self.events: AgentEvents | None = None
-        if config["etcd.endpoints"]:
+        if config.etcd.endpoints:
             from iostats.storage.follow_settings import FollowedSettings
             self._settings = FollowedSettings(
-                config, node, self.delivery.spool.directory, self._say)
+                config, node, self.delivery.spool.directory, self._log_change)
             self._take_settings()
         if self.clients is None:
             self._begin_clients()
         self._make_events: Callable[[], AgentEvents] = lambda: AgentEvents(
-            config, root, node, servers, self._say)
-        self._with_events()
+            config, root, node, servers, self._log_change)
+        self._start_events()
 
-    def _with_events(self, starts: bool = False) -> None:
-        """Tell events, too; where that cannot be, sweeps are told all the same."""
+    def _start_events(self, starts: bool = False) -> None:
+        """Report events, too; if that is impossible, sweeps are sent all the same."""
         if self.events is None:
             try:
                 self.events = self._make_events()
             except (IostatsError, OSError) as error:
-                self._say(f"events are not told: {error}")
+                self._log_change(f"events are not sent: {error}")
                 return
         if starts:
             self.events.start()
 
     def _begin_clients(self) -> None:
         """Read exports from the next sweep on, or not, by [harvest] exports."""
-        self.clients = None if self._config["harvest.exports"] == "no" else Clients(
+        self.clients = None if self._config.harvest.exports == "no" else Clients(
             os.path.join(self.delivery.spool.directory, STATE), self._file_systems, self._clock,
-            self._pace, self._say)
+            self._pace, self._log_change)
         self.encoder.is_broken = True          # what a chain has of clients begins with all of them
 
     def _take_settings(self) -> None:
-        """Take what came from etcd; between two sweeps."""
-        found = self._settings.news() if self._settings is not None else None
-        if found is None:
+        """Apply new settings from etcd, between two sweeps."""
+        group_settings = self._settings.take_new_settings() if self._settings is not None else None
+        if group_settings is None:
             return
-        config, self._in_force = self._config, found
-        values = {**self._of_site_cfg, **settings.values_of(found.settings)}
+        config, self._in_force = self._config, group_settings
+        values = {**self._of_site_cfg, **settings.check_values(group_settings.settings)}
         news = {name: value for name, value in values.items()
-                if value != config[name] and name not in self._fixed}
-        config.update(news)
-        self._pace.limit(config["harvest.cpu_percent"])
-        self.delivery.spool.most_bytes = config["harvest.spool_bytes"]
+                if value != config.get_value(name) and name not in self._fixed}
+        config.replace_values(news)
+        self._pace.limit(config.harvest.cpu_percent)
+        self.delivery.spool.most_bytes = config.harvest.spool_bytes
         if "harvest.file_systems" in news:
-            self._file_systems = news["harvest.file_systems"]
+            self._file_systems = config.harvest.file_systems
             if self.clients is not None:
                 self.clients.choose(self._file_systems)
         if "harvest.exports" in news and (
                 self.clients is None or not self.clients.is_on
-                or config["harvest.exports"] == "no"):
+                or config.harvest.exports == "no"):
             if self.clients is not None:
-                self.clients.keep()
+                self.clients.save()
             self._begin_clients()
         if news:
             if self.events is not None:
-                self.events.take_settings()
-            of = ("site.cfg: there is no description" if found.revision is None else
-                  f"description {found.revision}, group {found.group}" if found.group else
+                self.events.apply_settings()
+            of = ("site.cfg: there is no description" if group_settings.revision is None else
+                  f"description {group_settings.revision}, group {group_settings.group}"
+                  if group_settings.group else
                   "site.cfg: no group of the description has this storage server")
             self._tell(f"settings: {', '.join(sorted(news))} changed, by {of}")
 
     def run(self) -> None:
         """Sweep until a signal ends it."""
-        self._with_events(starts=True)
+        self._start_events(starts=True)
         if self._settings is not None:
             self._settings.start()
         self.delivery.learn_time()
         last = None
         while True:
             self._take_settings()
-            every = self._every()
+            every_s = self._find_interval()
             if self._settings is not None:
-                self._settings.in_force(self._in_force, {
-                    **{name: self._config[name] for name in RUN_TIME_OPTIONS},
-                    "harvest.file_systems": self._file_systems}, every)
-            slot = self._wait(every, last)
+                self._settings.note_in_force(self._in_force, {
+                    **{name: self._config.get_value(name) for name in RUN_TIME_OPTIONS},
+                    "harvest.file_systems": self._file_systems}, every_s)
+            slot = self._wait_for_slot(every_s, last)
             if slot is None:
                 continue
             last = slot
             if self.events is None:
-                self._with_events(starts=True)
+                self._start_events(starts=True)
             try:
-                self.sweep(slot, every)
+                self.sweep(slot, every_s)
             except (IostatsError, OSError) as error:
                 self.encoder.is_broken = True
-                self._say(str(error))
+                self._log_change(str(error))
             except Exception as error:         # a bug is no reason to leave all jobs uncounted
                 self.encoder.is_broken = True
-                self._say(f"internal error; please report: {error!r}")
-            self._deliver(time.monotonic() + max(2.0, every / 2))
+                self._log_change(f"internal error; please report: {error!r}")
+            self._deliver(time.monotonic() + max(2.0, every_s / 2))
 
     def end(self) -> None:
-        """Keep what another agent goes on from."""
+        """Store the state from which the next agent continues."""
         if self._settings is not None:
             self._settings.end()
         if self.clients is not None:
-            self.clients.keep()
+            self.clients.save()
         if self.events is not None:
             self.events.end()
 
-    def _tell_another_server(self) -> None:
-        """Another of the site's servers is asked: it is told all, in a chain of its own."""
+    def _use_another_server(self) -> None:
+        """Switch to another of the site's servers, which gets all counts in a new chain."""
         self.encoder.is_broken = True
         if self.clients is not None:
-            self.clients.tell_another_server()
+            self.clients.use_another_server()
 
     def _deliver(self, until: float) -> bool:
         is_all = self.delivery.deliver(until, self._has_news)
@@ -185,21 +186,21 @@ class Agent:
     def _has_news(self) -> bool:
         return self._settings is not None and self._settings.has_news
 
-    def once(self) -> None:
+    def run_once(self) -> None:
         """
-        One sweep and one look for events now, and all that waits; NotDelivered where the server
-        did not take it.
+        Do one sweep and one scan for events, and deliver all messages; NotDelivered if the server
+        did not accept them.
         """
-        delivery = self.delivery
+        delivery, until = self.delivery, time.monotonic() + self._config.node.retry_timeout
         if self._settings is not None:
             self._settings.ask()
             self._take_settings()
         delivery.learn_time()
         if self.events is not None:
-            self.events.look_once()
-        every = self._every()
-        self.sweep(int(delivery.clock.now() // every) * every, every)
-        until, delivery.refused = time.monotonic() + self._config["node.retry_timeout"], ""
+            self.events.scan_once()
+        every_s = self._find_interval()
+        self.sweep(int(delivery.clock.now() // every_s) * every_s, every_s)
+        delivery.refused = ""
         while not self._deliver(max(until, time.monotonic() + 1)):
             left = until - time.monotonic()
             if left <= 0:
@@ -211,58 +212,61 @@ class Agent:
         if self.events is not None:
             self.events.send_all(max(until, time.monotonic() + 1))
 
-    def sweep(self, slot: int, every: int) -> None:
+    def sweep(self, slot: int, every_s: int) -> None:
         """
-        Read all targets, and let what changed wait; `slot`: when that was due, seconds since 1970.
+        Read all targets and queue the changes; `slot`: the time at which this was due, s since
+        1970.
         """
         self._pace.begin()
         began_s = time.thread_time()
-        found = local_targets(self._root, self._file_systems)
-        if not found and not self._file_systems:
-            self._say("no OST and no MDT on this machine, or none that this user may see; waiting "
-                      "for one")
-        known = {one.file_system for one in found}
+        targets = find_local_targets(self._root, self._file_systems)
+        if not targets and not self._file_systems:
+            self._log_change(
+                "no OST and no MDT on this machine, or none that this user may see; waiting "
+                "for one")
+        file_systems = {target.file_system for target in targets}
         for name in self._file_systems:
-            if name not in known:
-                self._say(f"no target of file system {name!r} on this machine; waiting for one")
-        if self._clock.begins_anew():
+            if name not in file_systems:
+                self._log_change(
+                    f"no target of file system {name!r} on this machine; waiting for one")
+        if self._clock.reset_if_wrong():
             self.encoder.is_broken = True
-            self._say("the clock was set back by more than an hour; this sweep is a full one")
+            self._log_change(
+                "the clock was set back by more than an hour; this sweep is a full one")
         if self.delivery.is_behind:
             self.encoder.is_broken = True
         server = self.delivery.clock
         ahead_s = round(self._clock.now() - server.now(), 3) if server.is_known else None
         try:
-            self.encoder.sweep(found, slot, every, ahead_s, self.delivery.keep, self.clients)
-        except SweepNotKept:
+            self.encoder.sweep(targets, slot, every_s, ahead_s, self.delivery.store, self.clients)
+        except SweepNotStored:
             self.delivery.spool.drop(self.encoder.run, self.encoder.began)
             raise
         # A full sweep parses every file, and is no measure of those that follow.
-        if (self.clients is not None and self._config["harvest.exports"] == "auto"
+        if (self.clients is not None and self._config.harvest.exports == "auto"
                 and self.encoder.began > 1):
-            self.clients.took(time.thread_time() - began_s, every,
-                              self._config["harvest.cpu_percent"])
+            self.clients.note_cpu_time(time.thread_time() - began_s, every_s,
+                                       self._config.harvest.cpu_percent)
 
-    def _every(self) -> int:
-        return pause_s(self._config["harvest.interval"],
-                       local_targets(self._root, self._file_systems), self._say)
+    def _find_interval(self) -> int:
+        return find_pause_s(self._config.harvest.interval,
+                            find_local_targets(self._root, self._file_systems), self._log_change)
 
-    def _wait(self, every: int, last: int | None) -> int | None:
-        """
-        The slot whose time has come, delivering until then.
+    def _wait_for_slot(self, every_s: int, last: int | None) -> int | None:
+        """Deliver messages until the next slot, and return it.
 
-        None where it was missed, or the clock was set, or there are other settings: then the next
-        one is to be found anew.
+        None where it was missed, or the clock was set, or the settings have changed: then the next
+        one has to be computed again.
         """
         delivery = self.delivery
-        slot = next_slot(delivery.clock.now(), every, last)
+        slot = find_next_slot(delivery.clock.now(), every_s, last)
         while True:
             if self._has_news():
                 return None
             left = slot - delivery.clock.now()
             if left <= 0:
-                return slot if -left <= max(1.0, every * _LATE) else None
-            if left > 2 * every:
+                return slot if -left <= max(1.0, every_s * _LATE) else None
+            if left > 2 * every_s:
                 return None
             if delivery.waits and left > 0.5 and time.monotonic() >= delivery.retry_at:
                 self._pace.begin()
@@ -276,15 +280,16 @@ class Agent:
             else:
                 self._settings.wait(step)
 
-    def _say(self, text: str, key: object = None) -> None:
-        """`text`, once in an hour; `key`: what it is about, where the text has numbers."""
+    def _log_change(self, text: str, key: object = None) -> None:
+        """Log `text`, at most once an hour; `key`: its subject, where the text has numbers."""
         now, key = time.monotonic(), key or text
         with self._saying:
-            if now - self._said.get(key, -_SAY_AGAIN_S) < _SAY_AGAIN_S:
+            if now - self._logged.get(key, -_SAY_AGAIN_S) < _SAY_AGAIN_S:
                 return
-            if len(self._said) >= _MOST_SAID:
-                self._said = {one: at for one, at in self._said.items() if now - at < _SAY_AGAIN_S}
-                if len(self._said) >= _MOST_SAID:
+            if len(self._logged) >= _MOST_SAID:
+                self._logged = {name: at for name, at in self._logged.items()
+                                if now - at < _SAY_AGAIN_S}
+                if len(self._logged) >= _MOST_SAID:
                     return
-            self._said[key] = now
+            self._logged[key] = now
         self._tell(text)

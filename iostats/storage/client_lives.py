@@ -1,5 +1,5 @@
 """
-What a client did to a target between two readings of its exports/NID/stats: pure rules.
+The I/O of a client at a target between two readings of its exports/NID/stats: pure rules.
 
 What the kernel does, read in v2_5_3, v2_10_8, v2_12_9, v2_15_8, v2_16_1 and v2_17_0
 (lustre/obdclass/lprocfs_status_server.c; lprocfs_status.c before 2.6):
@@ -23,14 +23,13 @@ What the kernel does, read in v2_5_3, v2_10_8, v2_12_9, v2_15_8, v2_16_1 and v2_
 
 So: another start_time, or another `instance`, is another life, which began at 0 after the last
 reading.  The same start_time is the same life; if a number went back in it, a clear fell into this
-reading, which then says nothing.  Without start_time each counter is looked at by itself: one that
-went back has begun again, one that did not has gained the difference, which is too little at most.
+reading, which then counts nothing.  Without start_time each counter is compared by itself: one that
+decreased was reset, one that did not has gained the difference, which is too little at most.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
-
+from iostats.base.named_tuple import NamedTuple
 from iostats.lustre.exports import ClientAmounts
 from iostats.lustre.metrics import is_operation
 from iostats.wire.messages.clients_encoder import (
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Optional
 
-    from iostats.lustre.exports import Glance
+    from iostats.lustre.exports import ClientFile
 
     Amounts = Sequence[Optional[int]]
     Counts = Mapping[str, tuple[int, ...]]
@@ -55,131 +54,127 @@ SLACK_NS = 1_000_000_000
 NOTHING = (0, 0, 0, 0, 0)
 NOT_KNOWN = ClientAmounts(*[None] * 5)
 
-Life = namedtuple("Life", "start_ns amounts counts")
-Life.__doc__ = """
-What a file said when it was last read.
 
-Attributes:
-    start_ns, counts: as in exports.Glance.
-    amounts: ClientAmounts; None for what could not be read, or understood.
-"""
+class Life(NamedTuple):
+    """The contents of a client's file at its last reading."""
 
-ClientGain = namedtuple("ClientGain", "amounts life why")
-ClientGain.__doc__ = """
-What came in between two readings.
-
-Attributes:
-    amounts: five integers: not more than was done since the reading before.
-    life: the Life to compare the next reading with.
-    why: where it may be less: one of clients_encoder.LOSSES; else "".
-"""
+    # start_ns, counts: as in exports.ClientFile
+    start_ns: int
+    amounts: ClientAmounts  # ClientAmounts; None for what could not be read, or understood
+    counts: dict[str, tuple[int, ...]] | None
 
 
-def first(now: Glance) -> ClientGain:
-    """Of a file that was there before anybody looked: nothing is known of what was done when."""
+class ClientGain(NamedTuple):
+    """The gain between two readings."""
+
+    amounts: tuple[int, ...]    # five integers: not more than was done since the reading before
+    life: Life                  # the Life to compare the next reading with
+    why: str                    # where it may be less: one of clients_encoder.LOSSES; else ""
+
+
+def start_unknown_life(now: ClientFile) -> ClientGain:
+    """
+    Return the life of a file that existed before the first reading: nothing is known about its
+    earlier I/O.
+    """
     return ClientGain(NOTHING, Life(*now[:3]), NOT_UNDERSTOOD if now.why else "")
 
 
-def whole(now: Glance) -> ClientGain:
-    """Of a file that was made after the last reading."""
-    return ClientGain(_known(now.amounts), Life(*now[:3]), NOT_UNDERSTOOD if now.why else "")
+def start_new_life(now: ClientFile) -> ClientGain:
+    """Return the life of a file that was created after the last reading."""
+    return ClientGain(_replace_unknown(now.amounts), Life(*now[:3]), NOT_UNDERSTOOD if now.why
+                      else "")
 
 
-def unreadable(before: Life) -> ClientGain:
-    """Of a file that cannot be read now."""
-    return ClientGain(NOTHING, Life(before.start_ns, NOT_KNOWN, None), UNREADABLE)
-
-
-def between(before: Life, now: Glance, is_restarted: bool, read_ns: tuple[int, int]) -> ClientGain:
+def compare_readings(before: Life, now: ClientFile, is_restarted: bool,
+                     read_ns: tuple[int, int]) -> ClientGain:
     """
     The ClientGain of a file that was there before.
 
     Args:
         is_restarted: the target was started since then, by its `instance`.
-        read_ns: when the reading before, or try, began and ended, ns of the wall clock.
+        read_ns: when the reading before began and ended, ns of the wall clock.
     """
     if before.start_ns and now.start_ns:
         if before.start_ns == now.start_ns:
-            return _same_life(before, now)
+            return _continue_life(before, now)
         if not is_restarted:
-            return _another_life(before, now, read_ns)
+            return _begin_life(before, now, read_ns)
     if is_restarted:
-        return ClientGain(_after_gap(before, now), *whole(now)[1:])
+        return start_new_life(now)
     if before.start_ns or now.start_ns:
-        return _header_changed(before, now, read_ns)
-    return _by_counters(before, now)
+        return _compare_with_other_header(before, now, read_ns)
+    return _compare_by_counters(before, now)
 
 
-def _known(amounts: Amounts) -> tuple[int, ...]:
-    return tuple(one or 0 for one in amounts)
+def _replace_unknown(amounts: Amounts) -> tuple[int, ...]:
+    return tuple(amount or 0 for amount in amounts)
 
 
-def _differences(before: Amounts, now: Amounts) -> tuple[int, ...]:
+def _subtract(before: Amounts, now: Amounts) -> tuple[int, ...]:
     return tuple(0 if old is None or new is None else new - old for old, new in zip(before, now))
 
 
-def _lacks(before: Life, now: Glance) -> str:
+def _explain_gaps(before: Life, now: ClientFile) -> str:
     """Why the difference of two readings of one life is too little; ""."""
     return NOT_UNDERSTOOD if now.why else UNREADABLE if None in before.amounts else ""
 
 
-def _same_life(before: Life, now: Glance) -> ClientGain:
-    gained = _differences(before.amounts, now.amounts)
+def _continue_life(before: Life, now: ClientFile) -> ClientGain:
+    gained = _subtract(before.amounts, now.amounts)
     if min(gained) < 0:
         return ClientGain(NOTHING, Life(now.start_ns, NOT_KNOWN, None), RESET)
-    return ClientGain(gained, Life(*now[:3]), _lacks(before, now))
+    return ClientGain(gained, Life(*now[:3]), _explain_gaps(before, now))
 
 
-def _another_life(before: Life, now: Glance, read_ns: tuple[int, int]) -> ClientGain:
-    amounts = _after_gap(before, now)
+def _begin_life(before: Life, now: ClientFile, read_ns: tuple[int, int]) -> ClientGain:
+    # 0 for what was never read: it may have begun before that try, and start_time does not prove
+    # that it did not, as the clock may have been set.
+    amounts = tuple(0 if old is None else new
+                    for new, old in zip(_replace_unknown(now.amounts), before.amounts))
     if read_ns[0] - SLACK_NS <= now.start_ns <= read_ns[1] + SLACK_NS:
         # The clear may have fallen into the reading before: that one may have counted some.
         amounts = tuple(max(0, new - (old or 0)) for new, old in zip(amounts, before.amounts))
     return ClientGain(amounts, Life(*now[:3]), RESET)
 
 
-def _after_gap(before: Life, now: Glance) -> tuple[int, ...]:
+def _compare_with_other_header(before: Life, now: ClientFile,
+                               read_ns: tuple[int, int]) -> ClientGain:
     """
-    The amounts of another life, 0 for those that could not be read before: it may have begun before
-    that try, and start_time does not prove that it did not, as the clock may have been set.
+    Compare two readings between which enable_stats_header was set or unset: only one has a
+    start_time.
     """
-    return tuple(0 if old is None else new
-                 for new, old in zip(_known(now.amounts), before.amounts))
-
-
-def _header_changed(before: Life, now: Glance, read_ns: tuple[int, int]) -> ClientGain:
-    """enable_stats_header was set, or unset, in between: only one of the two has a start_time."""
     if now.start_ns > read_ns[0] - SLACK_NS:
-        return _another_life(before, now, read_ns)
-    gained = _differences(before.amounts, now.amounts)
+        return _begin_life(before, now, read_ns)
+    gained = _subtract(before.amounts, now.amounts)
     if min(gained) < 0:
         return ClientGain(NOTHING, Life(*now[:3]), RESET)
     return ClientGain(gained, Life(*now[:3]),
-                _lacks(before, now) or ("" if now.start_ns else MAYBE_RESET))
+                      _explain_gaps(before, now) or ("" if now.start_ns else MAYBE_RESET))
 
 
-def _by_counters(before: Life, now: Glance) -> ClientGain:
+def _compare_by_counters(before: Life, now: ClientFile) -> ClientGain:
     if before.counts is None or now.counts is None:
         return ClientGain(NOTHING, Life(*now[:3]), NOT_UNDERSTOOD if now.why else UNREADABLE)
-    found = dict.fromkeys(ClientAmounts._fields, 0)
+    gains = dict.fromkeys(ClientAmounts._fields, 0)
     began_again = any(name not in now.counts for name in before.counts)
     for name, numbers in now.counts.items():
         old = before.counts.get(name)
         samples, total = numbers[0], numbers[-1]
-        if old is not None and _went_back(old, numbers):
+        if old is not None and _has_decreased(old, numbers):
             began_again = True
         elif old is not None:
             samples, total = samples - old[0], total - old[-1]
         if name == "read_bytes":
-            found["reads"], found["read_bytes"] = samples, total
+            gains["reads"], gains["read_bytes"] = samples, total
         elif name == "write_bytes":
-            found["writes"], found["write_bytes"] = samples, total
+            gains["writes"], gains["write_bytes"] = samples, total
         elif is_operation(name):
-            found["operations"] += samples
-    return ClientGain(tuple(found.values()), Life(*now[:3]), RESET if began_again else "")
+            gains["operations"] += samples
+    return ClientGain(tuple(gains.values()), Life(*now[:3]), RESET if began_again else "")
 
 
-def _went_back(old: tuple[int, ...], now: tuple[int, ...]) -> bool:
-    """Whether a counter began again: (samples,), or (samples, min, max, sum)."""
+def _has_decreased(old: tuple[int, ...], now: tuple[int, ...]) -> bool:
+    """Whether a counter was reset: (samples,), or (samples, min, max, sum)."""
     return now[0] < old[0] or (len(now) == len(old) == 4 and (
         now[1] > old[1] or now[2] < old[2] or now[3] < old[3]))

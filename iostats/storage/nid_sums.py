@@ -1,6 +1,4 @@
-"""
-What clients have done, added up over the targets of a storage server.
-"""
+"""Amounts of clients, added up over the targets of a storage server."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ FIELDS = len(ClientAmounts._fields)
 
 class NidSums:
     """
-    What clients have done, added up over targets: five integers for each NID.
+    The I/O of clients, added up over targets: five integers for each NID.
 
     Attributes:
         rows: {nid: its place}.
@@ -32,11 +30,11 @@ class NidSums:
         self.amounts, self.news = array("Q"), set[int]()
 
     def of(self, row: int) -> list[int]:
-        """The ClientAmounts of a place."""
+        """Return the ClientAmounts of a row."""
         return self.amounts[row * FIELDS:row * FIELDS + FIELDS].tolist()
 
     def add(self, nid: str, amounts: Sequence[int]) -> None:
-        """Add what a client has done."""
+        """Add the I/O of a client."""
         row = self.rows.get(nid)
         if row is None:
             row = self.rows[nid] = len(self.rows)
@@ -47,14 +45,14 @@ class NidSums:
             at = row * FIELDS
             total = [*map(add, self.amounts[at:at + FIELDS], amounts)]
             if max(total) > LARGEST:
-                total = [min(one, LARGEST) for one in total]
+                total = [min(amount, LARGEST) for amount in total]
             self.amounts[at:at + FIELDS] = array("Q", total)
 
 
-def array_of(code: str, data: memoryview, length: int) -> array[int]:
-    """The array of bytes that were kept; ValueError where it has another length."""
-    found: array[int] = array(code)
-    found.frombytes(data)
-    if len(found) != length:
-        raise ValueError(f"expected {length} numbers, got {len(found)}")
-    return found
+def make_array(code: str, data: memoryview, length: int) -> array[int]:
+    """Return the array of the stored bytes; ValueError if it has another length."""
+    numbers: array[int] = array(code)
+    numbers.frombytes(data)
+    if len(numbers) != length:
+        raise ValueError(f"expected {length} numbers, got {len(numbers)}")
+    return numbers

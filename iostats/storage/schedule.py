@@ -1,5 +1,5 @@
 """
-When a storage server's agent sweeps, by which clock, and how much of a core it takes.
+The schedule of an agent's sweeps, the clock it follows, and the share of a core it may take.
 
 All agents begin a sweep in the same second, at multiples of the interval by the server's clock.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from iostats.node.identity import seconds_since_boot
+from iostats.node.identity import read_seconds_since_boot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,39 +22,39 @@ _PAUSES = (200, 100, 50, 40, 25, 20, 10, 8, 5, 4, 2, 1)
 _WITHOUT_CLEANUP_S = 60            # nothing expires: any pause is short enough
 
 
-def pause_s(wanted: int, found: Iterable[LocalTarget],
-            say: Callable[[str], None] = lambda text: None) -> int:
+def find_pause_s(interval_s: int, targets: Iterable[LocalTarget],
+                 emit: Callable[[str], None] = lambda text: None) -> int:
     """
-    Seconds between two sweeps over the [LocalTarget] `found`; `wanted`: [harvest] interval.
+    Seconds between two sweeps over the [LocalTarget] `targets`; `interval_s`: [harvest] interval.
 
     An entry lives for one cleanup interval at least after its last change.  With three sweeps in
     it, two may be missed.
     """
-    intervals: list[int] = [one.cleanup_s for one in found if one.cleanup_s]
-    most = max(1, min(intervals) // 3) if intervals else wanted or _WITHOUT_CLEANUP_S
-    if 0 < wanted <= most:
-        return wanted
-    pause = next(one for one in _PAUSES if one <= most)
-    if wanted:
-        say(f"[harvest] interval = {wanted}: expected at most {most} s, a third of the smallest "
-            f"job_cleanup_interval; sweeping every {pause} s")
-    return pause
+    intervals: list[int] = [target.cleanup_s for target in targets if target.cleanup_s]
+    longest = max(1, min(intervals) // 3) if intervals else interval_s or _WITHOUT_CLEANUP_S
+    if 0 < interval_s <= longest:
+        return interval_s
+    pause_s = next(pause_s for pause_s in _PAUSES if pause_s <= longest)
+    if interval_s:
+        emit(f"[harvest] interval = {interval_s}: expected at most {longest} s, a third of the "
+             f"smallest job_cleanup_interval; sweeping every {pause_s} s")
+    return pause_s
 
 
-def next_slot(now: float, every: int, last: int | None) -> int:
+def find_next_slot(now: float, every_s: int, last: int | None) -> int:
     """
-    The moment of the next sweep: a multiple of `every` after `now`, seconds of the server's time.
+    The moment of the next sweep: a multiple of `every_s` after `now`, seconds of the server's time.
 
     `last`: that of the last one, which is not taken again though the clock may say so: it was
     just corrected.
     """
-    slot = (int(now // every) + 1) * every
-    return slot + every if slot == last else slot
+    slot = (int(now // every_s) + 1) * every_s
+    return slot + every_s if slot == last else slot
 
 
 class Pace:
     """
-    No more than `percent` of one core: `rest` sleeps for what was too much.
+    A limit of CPU time, `percent` of one core: `rest` sleeps when more was used.
 
     `cpu`, `steady`: seconds of this process' CPU, and of a clock that only goes on.
     """
@@ -67,14 +67,14 @@ class Pace:
         self.begin()
 
     def limit(self, percent: float) -> None:
-        """Another share, from now on."""
+        """Change the share from now on."""
         self._share = percent / 100
 
     def begin(self) -> None:
-        """Work begins here: what was idle before is no credit."""
+        """Begin work: idle time before it does not count."""
         self._cpu_then, self._then = self._cpu(), self._steady()
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         owed = ((self._cpu() - self._cpu_then) / self._share
                 - (self._steady() - self._then))
         if owed > 0.05:                        # in lumps: a file that is read at once is not torn
@@ -85,19 +85,19 @@ class Pace:
 
 class SweepClock:
     """
-    The wall clock, but that it never goes back: readings are told apart and ordered by it.
+    A wall clock that never decreases: readings are distinguished and ordered by it.
 
     Where it was set back, this one goes on a tenth slower until it is overtaken.  Where it was set
     back by more than an hour, it was wrong: the readings before and after do not go together.
 
     Attributes:
-        steady: seconds since the boot, a clock that nobody sets: rates are divided by it.
+        steady: seconds since the boot, a clock that cannot be set, for rates.
     """
 
     _SLOWER, _WRONG_S = 0.9, 3600.0
 
     def __init__(self, wall: Callable[[], float] = time.time,
-                 steady: Callable[[], float] = seconds_since_boot) -> None:
+                 steady: Callable[[], float] = read_seconds_since_boot) -> None:
         self._wall, self.steady = wall, steady
         self._last, self._at = 0.0, 0.0
 
@@ -108,8 +108,8 @@ class SweepClock:
         self._at = at
         return self._last
 
-    def begins_anew(self) -> bool:
-        """True where it was wrong: now() is right again, and earlier than before."""
+    def reset_if_wrong(self) -> bool:
+        """Return True if the clock was wrong, and is now set back to the right time."""
         if self._last - self._wall() < self._WRONG_S:
             return False
         self._last = 0.0
@@ -117,8 +117,7 @@ class SweepClock:
 
 
 class ServerClock:
-    """
-    The time of the site's server, as far as it is known, whatever happens to our own clock.
+    """The time of the site's server, independent of changes to our own clock.
 
     Attributes:
         is_known: the server has answered.
@@ -130,7 +129,7 @@ class ServerClock:
         self._offset_s = 0.0               # the server's time less that of the steady clock
 
     def learn(self, ahead_s: float) -> None:
-        """Our clock is `ahead_s` ahead of the server's."""
+        """Note that our clock is `ahead_s` ahead of the server's."""
         self.is_known, self._offset_s = True, self._wall() - ahead_s - self._steady()
 
     def now(self) -> float:

@@ -1,47 +1,65 @@
 """
-What an agent does, as the description of the cluster's monitoring has it in etcd (docs/ldms.md).
+Settings of agents from the description of the cluster's monitoring in etcd (docs/how-to/ldms.md).
 
-    /PREFIX/agents  ->  group_of(): the settings of the first group that has this storage server
+    /PREFIX/agents  ->  find_group(): the settings of the first group that has this storage server
         ->  all of them are right?  ->  kept on the disk, and taken at the next sweep's boundary
 
-They stand over site.cfg's, which is what an agent does where there is no etcd, or no group.  What
-is wrong is told, and what was in force stays; so it does while etcd is away, and for another agent
+They stand over site.cfg's, which is what an agent does where there is no etcd, or no group.  Errors
+are reported, and the settings in force stay; so they do while etcd is away, and for another agent
 of this storage server: [harvest] spool_dir/settings.
 """
 
 from __future__ import annotations
 
 import json
-from collections import namedtuple
 
 from iostats.base import private_files, strict_json
 from iostats.base.errors import StateError, one_line
-from iostats.base.options import RENAMED, RUN_TIME_OPTIONS
+from iostats.base.named_tuple import NamedTuple
+from iostats.base.options import RUN_TIME_OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Optional, TypedDict
+
+    class AgentGroup(TypedDict):
+        name: str
+        hosts: list[str]
+        settings: dict[str, str]
+
+    class AgentGroups(TypedDict):
+        """The settings by group, as `iostats ldms load` writes them."""
+
+        revision: int
+        groups: list[AgentGroup]
+
+    class StoredSettings(TypedDict):
+        """The file of load_settings(): GroupSettings, and the etcd that they are of."""
+
+        of: str
+        revision: Optional[int]
+        group: str
+        settings: dict[str, str]
 
 NAME = "settings"                      # in [harvest] spool_dir
 _LONGEST_TEXT, _LONGEST_NAME = 1000, 200
 
-GroupSettings = namedtuple("GroupSettings", "revision group settings")
-GroupSettings.__doc__ = """
-What the description has for one storage server.
 
-Attributes:
-    revision: of the description; None: there is none in etcd.
-    group: its name; "" where no group has this storage server.
-    settings: {"section.key": its text, as in site.cfg}.
-"""
+class GroupSettings(NamedTuple):
+    """The settings that a description has for one storage server."""
+
+    revision: int | None        # of the description; None: there is none in etcd
+    group: str                  # its name; "" where no group has this storage server
+    settings: dict[str, str]    # {"section.key": its text, as in site.cfg}
+
 
 NOTHING = GroupSettings(None, "", {})
 
 
 class WrongSettings(ValueError):
     """
-    They cannot be used; one line.
+    Settings that cannot be used; one line.
 
     Attributes:
         revision: of the description; None where it is not known.
@@ -52,25 +70,27 @@ class WrongSettings(ValueError):
         self.revision = revision
 
 
-def group_of(document: bytes | None, node: str) -> GroupSettings:
+def find_group(document: bytes | None, node: str) -> GroupSettings:
     """
-    The GroupSettings of the storage server `node` in what etcd has at `agents`; WrongSettings.
+    Find the GroupSettings of the storage server `node` in the value of etcd's key `agents`;
+    WrongSettings.
 
-    >>> group_of(b'{"revision": 23, "groups": [{"name": "oss", "hosts": ["oss1"], "settings": '
+    >>> find_group(b'{"revision": 23, "groups": [{"name": "oss", "hosts": ["oss1"], "settings": '
     ...          b'{"harvest.interval": "10"}}]}', "oss1")
     GroupSettings(revision=23, group='oss', settings={'harvest.interval': '10'})
     """
     if document is None:
         return NOTHING
-    revision = None
+    revision: int | None = None
     try:
-        found = strict_json.loads(document)
-        revision = found["revision"]
+        description: AgentGroups = strict_json.loads(document)
+        revision = description["revision"]
         if type(revision) is not int:
             revision = None
             raise ValueError("revision: expected a number")
         names = {node, node.partition(".")[0]}
-        group = next((one for one in found["groups"] if names & set(one["hosts"])), None)
+        group = next((listed for listed in description["groups"] if names & set(listed["hosts"])),
+                     None)
         if group is None:
             return GroupSettings(revision, "", {})
         name, settings = group["name"], group["settings"]
@@ -79,55 +99,53 @@ def group_of(document: bytes | None, node: str) -> GroupSettings:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise WrongSettings("expected what `iostats ldms load` wrote, got "
                             f"{one_line(repr(document[:60]))}", revision) from None
-    values_of(settings, revision)
+    check_values(settings, revision)
     return GroupSettings(revision, one_line(name)[:_LONGEST_NAME], settings)
 
 
-def values_of(settings: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
-    """{"section.key": value} of such texts; WrongSettings at the first one that is wrong."""
-    found = {}
+def check_values(settings: Mapping[str, object], revision: int | None = None) -> dict[str, object]:
+    """Return {"section.key": value} of these texts; WrongSettings at the first wrong one."""
+    values = {}
     for name, text in settings.items():
         shown = one_line(str(name))[:_LONGEST_NAME]
-        if isinstance(text, str) and name in RENAMED:
-            name, as_new = RENAMED[name]
-            text = as_new(text) if as_new else text
         option = RUN_TIME_OPTIONS.get(name)
         if option is None:
             raise WrongSettings(f"{shown}: expected one of {' '.join(RUN_TIME_OPTIONS)}", revision)
         try:
             if not isinstance(text, str) or len(text) > _LONGEST_TEXT or not text.isprintable():
                 raise ValueError
-            found[name] = option.check(text)
+            values[name] = option.check(text)
         except ValueError:
             raise WrongSettings(f"{shown}: expected {option.expected}, got "
                                 f"{one_line(repr(text))[:100]}", revision) from None
-    return found
+    return values
 
 
-def kept_at(path: str, place: str) -> GroupSettings:
+def load_settings(path: str, place: str) -> GroupSettings:
     """
-    What was kept, of the etcd `place`; NOTHING where none was.  StateError where it is damaged.
+    Return the stored settings of the etcd `place`; NOTHING if there are none.  StateError if
+    damaged.
     """
     try:
-        found = strict_json.loads(private_files.read_text(path).encode("latin-1"))
-        if found["of"] != place:
+        stored: StoredSettings = strict_json.loads(private_files.read_text(path).encode("latin-1"))
+        if stored["of"] != place:
             return NOTHING
-        kept = GroupSettings(found["revision"], found["group"], found["settings"])
-        if not isinstance(kept.group, str) or not (
-                kept.revision is None or type(kept.revision) is int):
+        group_settings = GroupSettings(stored["revision"], stored["group"], stored["settings"])
+        if not isinstance(group_settings.group, str) or not (
+                group_settings.revision is None or type(group_settings.revision) is int):
             raise ValueError("revision or group")
-        values_of(kept.settings)
-        return kept
+        check_values(group_settings.settings)
+        return group_settings
     except FileNotFoundError:
         return NOTHING
     except OSError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise StateError(f"{path}: expected the settings that an agent kept, got something else "
+        raise StateError(f"{path}: expected the settings that an agent stored, got something else "
                          f"({one_line(repr(error))[:100]})") from None
 
 
-def keep_at(path: str, place: str, settings: GroupSettings) -> None:
-    """Keep them, of the etcd `place`; OSError."""
-    private_files.write_whole(path, json.dumps(
+def store_settings(path: str, place: str, settings: GroupSettings) -> None:
+    """Store the settings of the etcd `place`; OSError."""
+    private_files.write_atomically(path, json.dumps(
         {"of": place, **settings._asdict()}, separators=(",", ":")).encode())

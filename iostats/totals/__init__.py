@@ -1,5 +1,5 @@
 """
-From snapshots to a job's totals: snapshot -> delta -> totals -> record.
+Totals of a job: snapshot -> delta -> totals -> record.
 
 It knows nothing of files, of messages, or of who asks.
 

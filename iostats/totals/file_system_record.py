@@ -15,7 +15,7 @@ from iostats.totals.record import (
     ServersFileSystem,
     TimedCount,
 )
-from iostats.totals.sums import added
+from iostats.totals.sums import add_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,50 +25,50 @@ OVER_NETWORK = ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs")
 _NETWORK_SOURCES = ("osc", "mdc")
 
 
-def notes_of(notes: Mapping[str, Iterable[str]], fold: Callable[[list[str]], str]) -> list[str]:
-    """[line] of {text: {node}}; `fold`: [node name] -> text."""
+def format_notes(notes: Mapping[str, Iterable[str]], fold: Callable[[list[str]], str]) -> list[str]:
+    """Format {note: {node}} as a line for each note; `fold`: [node name] -> text."""
     return [f"{fold(sorted(nodes))}: {text}" for text, nodes in sorted(notes.items())]
 
 
-def operations_of_record(llite: dict[str, int], unspread: set[str]) -> tuple[
+def make_operation_rows(llite: dict[str, int], unspread: set[str]) -> tuple[
         dict[str, OperationRow], dict[str, OperationRow], dict[str, int]]:
     """
-    ({operation: row}, {"read", "write": row}, {metric: value} of all else that is no bytes).
+    Return ({operation: row}, {"read", "write": row}, {metric: value} of all else that is no bytes).
 
     `unspread`: metrics of time of which some node has no sum of squares.
     """
-    operations, calls, other = {}, {}, {}
+    operations, calls, rest = {}, {}, {}
     for metric, value in llite.items():
         if metric in OF_PROGRAMS or metric.endswith(("_us", "_us2")):
             continue
         if is_operation(metric):
-            operations[metric] = _row(llite, metric, unspread)
+            operations[metric] = _make_row(llite, metric, unspread)
         elif metric in ("read", "write"):
-            calls[metric] = _row(llite, metric, unspread)
+            calls[metric] = _make_row(llite, metric, unspread)
         else:
-            other[metric] = value
+            rest[metric] = value
             if f"{metric}_us" in llite:
-                other[f"{metric}_us"] = llite[f"{metric}_us"]
+                rest[f"{metric}_us"] = llite[f"{metric}_us"]
     order = {name: place for place, name in enumerate(OPERATIONS)}
     ordered = sorted(operations, key=lambda name: (order.get(name, len(order)), name))
     return ({name: operations[name] for name in ordered}, dict(sorted(calls.items())),
-            dict(sorted(other.items())))
+            dict(sorted(rest.items())))
 
 
-def _row(llite: dict[str, int], metric: str, unspread: set[str]) -> OperationRow:
+def _make_row(llite: dict[str, int], metric: str, unspread: set[str]) -> OperationRow:
     us, us2 = (llite.get(metric + part) for part in ("_us", "_us2"))
     count, stddev_s = llite[metric], None
     if count and us is not None and us2 is not None and f"{metric}_us" not in unspread:
         stddev_s = round(max(0.0, us2 / count - (us / count) ** 2) ** 0.5 / 1e6, 9)
-    return OperationRow(count=count, seconds=_seconds(us), stddev_s=stddev_s)
+    return OperationRow(count=count, seconds=_convert_to_seconds(us), stddev_s=stddev_s)
 
 
-def _seconds(us: int | None) -> float | None:
+def _convert_to_seconds(us: int | None) -> float | None:
     return None if us is None else round(us / 1e6, 6)
 
 
-def network_of(by_source: dict[str, dict[str, int]], low: set[str],
-               incomplete: bool) -> NetworkIO | None:
+def make_network_io(by_source: dict[str, dict[str, int]], low: set[str],
+                    incomplete: bool) -> NetworkIO | None:
     """Bytes and RPCs of osc and mdc; the bytes None where only rpc_stats could be read."""
     read = [by_source[source] for source in _NETWORK_SOURCES if source in by_source]
     if read and ("osc" in by_source or "osc" not in low):      # mdc alone is not the network
@@ -79,15 +79,15 @@ def network_of(by_source: dict[str, dict[str, int]], low: set[str],
     if rpcs is None:
         return None
     return NetworkIO(read_bytes=None, write_bytes=None, **{
-        f"{way}_rpcs": sum(count for metric, count in rpcs.items()
-                           if metric.startswith(f"{way}_rpcs_pages_"))
-        for way in ("read", "write")},
+        f"{direction}_rpcs": sum(count for metric, count in rpcs.items()
+                                 if metric.startswith(f"{direction}_rpcs_pages_"))
+        for direction in ("read", "write")},
         lower_bound=bool(incomplete or low.intersection((*_NETWORK_SOURCES, "rpc_stats"))))
 
 
-def balance_of(by_source: dict[str, dict[str, int]],
-               targets: dict[str, dict[str, int]]) -> OstBalance | None:
-    """How the bytes were spread over the OSTs; None where the network was not read."""
+def compute_balance(by_source: dict[str, dict[str, int]],
+                    targets: dict[str, dict[str, int]]) -> OstBalance | None:
+    """Compute how the bytes were spread over the OSTs; None if the network was not read."""
     if "osc" not in by_source:
         return None
     moved = {target: values.get("read_bytes", 0) + values.get("write_bytes", 0)
@@ -99,27 +99,33 @@ def balance_of(by_source: dict[str, dict[str, int]],
                       busiest_share=round(moved[busiest] / total, 6) if total else None)
 
 
-def request_pages_of(rpcs: dict[str, int] | None) -> RequestPages | None:
-    """How large the bulk requests were, of rpc_stats; None if not read."""
+def make_request_pages(rpcs: dict[str, int] | None) -> RequestPages | None:
+    """Return the sizes of bulk requests from rpc_stats; None if not read."""
     if rpcs is None:
         return None
     pages = RequestPages(read={}, write={})
     for metric in sorted(rpcs, key=lambda metric: (len(metric), metric)):
-        way, _, size = metric.partition("_rpcs_pages_")
-        if way in pages and size:
-            pages[way][size] = rpcs[metric]
+        direction, _, size = metric.partition("_rpcs_pages_")
+        if direction in pages and size:
+            pages[direction][size] = rpcs[metric]
     return pages
 
 
-def at_servers(name: str, targets: dict[str, dict[str, int]], lower_bound: bool,
-               notes: list[str]) -> ServersFileSystem:
-    """What storage servers counted, of {target: metrics of job_stats}."""
+def make_server_record(name: str, targets: dict[str, dict[str, int]],
+                       programs: dict[str, dict[str, int]], steps: dict[str, dict[str, int]],
+                       lower_bound: bool, notes: list[str]) -> ServersFileSystem:
+    """
+    Make the record of the storage servers' counts from {target: metrics of job_stats}, {program:
+    metrics} and {step: metrics}.
+    """
     total: dict[str, int] = {}
     for values in targets.values():
-        added(total, values)
+        add_values(total, values)
     return ServersFileSystem(
         name=name, label=name, **{metric: total.get(metric, 0) for metric in OVER_NETWORK},
-        read_seconds=_seconds(total.get("read_us")), write_seconds=_seconds(total.get("write_us")),
-        operations={call: TimedCount(count=total[call], seconds=_seconds(total.get(f"{call}_us")))
+        read_seconds=_convert_to_seconds(total.get("read_us")),
+        write_seconds=_convert_to_seconds(total.get("write_us")),
+        operations={call: TimedCount(count=total[call],
+                                     seconds=_convert_to_seconds(total.get(f"{call}_us")))
                     for call in sorted(filter(is_call, total))},
-        targets=targets, lower_bound=lower_bound, notes=notes)
+        targets=targets, programs=programs, steps=steps, lower_bound=lower_bound, notes=notes)

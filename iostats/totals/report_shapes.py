@@ -3,20 +3,21 @@ Reports of one shape, added up as one list each.
 
 Most nodes of a job report the same targets, with the same metrics in the same order.  The first
 report of such a shape is added Delta by Delta (file_system.py), with its marks and names.  Of the
-others only the numbers are new; they are kept here as one list, to which those of the next report
+others only the numbers are new; they are stored here as one list, to which those of the next report
 are added in one go.  `settle` adds them to the file systems, which then are the same as if each
 report had been added on its own.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
 from itertools import chain
 from operator import add, attrgetter
 
-from iostats.totals.file_system import IMPOSSIBLE
-from iostats.totals.llite_values import is_made_of_one, made_once, short_of
-from iostats.totals.sums import added
+from iostats.base.named_tuple import NamedTuple
+from iostats.totals import nfs_values
+from iostats.totals.file_system import IMPOSSIBLE, find_requests
+from iostats.totals.llite_values import compute_once, is_single_value, select_short_names
+from iostats.totals.sums import add_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.totals.file_system import FileSystem
+    from iostats.totals.received_report import ReportedDelta
 
     # Of each Delta (source, file system, target, lower_bound, proved, why), its number of values
     # or -1 without any, and the names of all.
@@ -34,7 +36,7 @@ head = attrgetter("source", "file_system", "target", "lower_bound", "proved", "w
 
 
 class _Plan:
-    """What is the same for all reports of one shape."""
+    """The common parts of all reports of one shape."""
 
     def __init__(self, shape: Shape) -> None:
         self.sources: dict[str, set[str]] = {}     # file system -> sources
@@ -57,13 +59,21 @@ class _Plan:
                       for number, metric in enumerate(names[at:at + length], 1)}
             at += length
             if source == "llite":
-                places = made_once(places)
-                kept = short_of(tuple(places))
-                self.short.append((name, kept, [places[metric] - 1 for metric in kept]))
-            where = tuple(places), [place - 1 for place in places.values()]
-            if source == "md_stats":
-                self.metadata.append(((name, target), *where))
-            self.parts.append((source, name, target, *where))
+                places = compute_once(places)
+                chosen = select_short_names(tuple(places))
+                self.short.append((name, chosen, [places[metric] - 1 for metric in chosen]))
+            elif source in nfs_values.BYTES_ALONE:
+                in_short = nfs_values.select_short(places)
+                self.short.append((name, *_group_places(in_short)))
+            requests = find_requests(source, name, target, places)
+            if requests:
+                self.metadata.append((requests[0], *_group_places(requests[1])))
+            self.parts.append((source, name, target, *_group_places(places)))
+
+
+def _group_places(places: dict[str, int]) -> tuple[tuple[str, ...], list[int]]:
+    """Names of metrics, and the places of their numbers, from 0 on."""
+    return tuple(places), [place - 1 for place in places.values()]
 
 
 class ShapeSums:
@@ -80,14 +90,11 @@ class ShapeSums:
         self.sums: list[int] = []
 
 
-KnownShape = namedtuple("KnownShape", "shape_sums numbers")
-KnownShape.__doc__ = """
-In the place of a report's deltas: their numbers, where the rest is known.
+class KnownShape(NamedTuple):
+    """The numbers of a report whose other parts are known, instead of its deltas."""
 
-Attributes:
-    shape_sums: the ShapeSums with its shape.
-    numbers: [integer], none of them IMPOSSIBLE.
-"""
+    shape_sums: ShapeSums   # the ShapeSums with its shape
+    numbers: list[int]      # [integer], none of them IMPOSSIBLE
 
 
 class ReportShapes:
@@ -105,23 +112,22 @@ class ReportShapes:
         self._by_shape: dict[Shape, ShapeSums] = {}
         self._numbers = 0
 
-    def add(self, deltas: Sequence[Any], note: Callable[[str, str], None],
+    def add(self, deltas: Sequence[ReportedDelta], note: Callable[[str, str], None],
             short: dict[str, dict[str, int]],
             metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]] | None:
         """
-        Take the numbers of one report; {file system: its sources}, or None when it has to be added
-        Delta by Delta.
+        Add the numbers of one report; return {file system: its sources}, or None if each Delta must
+        be added on its own.
 
         `note`: called with (file system, text) of each note; `short`, `metadata`: as for
         FileSystem.add.
         """
-        found = [delta.values for delta in deltas]
-        if None in found:
-            lengths = tuple([-1 if values is None else len(values) for values in found])
-            found = [values or {} for values in found]
-        else:
-            lengths = tuple(map(len, found))
-        shape = tuple(map(head, deltas)), lengths, tuple(chain.from_iterable(found))
+        reported = [delta.values for delta in deltas]
+        values_of = [values or {} for values in reported]
+        lengths = tuple(map(len, values_of))
+        if None in reported:
+            lengths = tuple([-1 if values is None else len(values) for values in reported])
+        shape = tuple(map(head, deltas)), lengths, tuple(chain.from_iterable(values_of))
         shape_sums = self._by_shape.get(shape)
         self.likely, self._last = shape_sums if shape_sums is self._last else None, shape_sums
         if shape_sums is None:
@@ -129,30 +135,30 @@ class ReportShapes:
             if len(self._by_shape) < _MOST_SHAPES and more <= _MOST_NUMBERS and _is_plain(shape):
                 self._by_shape[shape], self._numbers = ShapeSums(shape), more
             return None
-        numbers = list(chain.from_iterable([values.values() for values in found]))
+        numbers = list(chain.from_iterable([values.values() for values in values_of]))
         if not are_possible(numbers):
             return None
         return self.add_known(KnownShape(shape_sums, numbers), note, short, metadata)
 
-    def add_known(self, known: KnownShape, note: Callable[[str, str], None],
-                 short: dict[str, dict[str, int]],
-                 metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]]:
-        """As `add`, for a report of a known shape."""
-        shape_sums, numbers = known
+    def add_known(self, shape: KnownShape, note: Callable[[str, str], None],
+                  short: dict[str, dict[str, int]],
+                  metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]]:
+        """Add a report of a known shape, like `add`."""
+        shape_sums, numbers = shape
         shape_sums.sums = list(map(add, shape_sums.sums, numbers)) if shape_sums.sums else numbers
         plan = shape_sums.plan = shape_sums.plan or _Plan(shape_sums.shape)
         for file_system, text in plan.notes:
             note(file_system, text)
         for file_system, names, places in plan.short:
-            added(short.setdefault(file_system, {}),
-                  dict(zip(names, [numbers[place] for place in places])))
+            add_values(short.setdefault(file_system, {}),
+                       dict(zip(names, [numbers[place] for place in places])))
         for key, names, places in plan.metadata:
-            added(metadata.setdefault(key, {}),
-                  dict(zip(names, [numbers[place] for place in places])))
+            add_values(metadata.setdefault(key, {}),
+                       dict(zip(names, [numbers[place] for place in places])))
         return plan.sources
 
     def settle(self, file_systems: dict[str, FileSystem]) -> None:
-        """Add all that is kept here to `file_systems`."""
+        """Add all sums to `file_systems`."""
         for shape_sums in self._by_shape.values():
             if not shape_sums.plan:
                 continue
@@ -163,17 +169,17 @@ class ReportShapes:
 
 
 def are_possible(numbers: Sequence[int]) -> bool:
-    """Whether a node can have gained them; the sum decides for most, which is faster."""
+    """Whether a node can have these gains; the sum decides for most, which is faster."""
     return sum(numbers) < IMPOSSIBLE or max(numbers) < IMPOSSIBLE
 
 
 def _is_plain(shape: Shape) -> bool:
-    """Whether what is made of its numbers does not depend on their values."""
+    """Whether the results from its numbers do not depend on their values."""
     heads, lengths, names = shape
     at = 0
     for head, length in zip(heads, lengths):
         if length > 0:
-            if head[0] == "llite" and not is_made_of_one(names[at:at + length]):
+            if head[0] == "llite" and not is_single_value(names[at:at + length]):
                 return False
             at += length
     return True

@@ -25,49 +25,81 @@ from __future__ import annotations
 
 import errno
 from binascii import crc32
-from collections import namedtuple
 
 from iostats.base.errors import IostatsError, StateError
+from iostats.base.named_tuple import NamedTuple
 from iostats.lustre.paths import File
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Protocol
 
+    from iostats.base.config import Config
     from iostats.lustre.stats import Reading
 
     Readings = tuple[dict[tuple[str, str], Reading], dict[tuple[str, str], str]]
 
+    class CounterSource(Protocol):
+        """A module of iostats/node/sources, whose docstring has these; not all have all of them."""
 
-Snapshot = namedtuple("Snapshot", "job node seq boot_id wall_ns boot_ns files mark",
-                      defaults=("",))
-Snapshot.__doc__ = """
-All files of one node at one moment.
+        NAME: str
+        READ_AT: tuple[str, ...]
+        LAYER: str
+        TITLE: str
+        LETTER: str
+        CALLS_SUFFIX: str
+        BY_TARGET: bool
+        ONLY_IF_USED: bool
+        UPPER_BOUND: bool
+        IN_PARTS: bool
+        DIRECTORY: str
+        IN_PROC_UNTIL: int
+        START_TIME_LATE: bool
+        PAGE_BYTES: int
 
-Attributes:
-    job, node: text.
-    seq: names this start; with job and node it names the report, so that a repeat is known.
-    boot_id: changes when the node boots; "" where the kernel does not tell.
-    wall_ns, boot_ns: the moment, by the wall clock, and since boot with time asleep.
-    files: tuple of File.
-    mark: name of the phase that begins here; "" for a start and an end.
-"""
+        def read(self, root: str, config: Config) -> list[File]: ...
+        def read_whole(self, root: str, config: Config) -> list[File]: ...
+        def parse(self, text: str, origin: str = ...) -> Reading: ...
+        def separate(self, file: File, config: Config) -> Iterable[File]: ...
+        def split(self, name: str) -> tuple[str, str, str] | None: ...
+        def is_sent(self, metric: str) -> bool: ...
+        def corrected(self, values: dict[str, int]) -> dict[str, int]: ...
+        def count_operations(self, values: dict[str, int]) -> int: ...
+        def sum_dirty_bytes(self, files: Iterable[File]) -> dict[str, int]: ...
+
+
+class Snapshot(NamedTuple):
+    """All files of one node at one moment."""
+
+    # job, node: text
+    job: str
+    node: str
+    seq: str  # names this start; with job and node it names the report, so that a repeat is known
+    boot_id: str    # changes when the node boots; "" where the kernel does not tell
+    # wall_ns, boot_ns: the moment, by the wall clock, and since boot with time asleep
+    wall_ns: int
+    boot_ns: int
+    files: tuple[File, ...]
+    mark: str = ""  # name of the phase that begins here; "" for a start and an end
+
 
 _MAGIC = "iostats-snapshot 1"
 _FIELDS = ("job", "node", "seq", "boot_id", "wall_ns", "boot_ns", "mark")
 
 
-def encode(snapshot: Snapshot) -> bytes:
+def encode(snapshot: Snapshot) -> bytearray:
     """The bytes of `snapshot`, as in this module's first lines."""
     head = "".join(f"{name} {getattr(snapshot, name)}\n" for name in _FIELDS)
-    parts = [f"{_MAGIC}\n{head}".encode()]
+    data = bytearray(f"{_MAGIC}\n{head}".encode())
     for file in snapshot.files:
         text = file.text.encode("latin-1")
-        parts += (f"file {file.source} {file.errno} {len(text)} {file.name} {file.path}\n"
-                  .encode("utf-8", "surrogateescape"), text, b"\n")
-    body = b"".join(parts)
-    return body + b"end %d %08x\n" % (len(snapshot.files), crc32(body))
+        data += (f"file {file.source} {file.errno} {len(text)} {file.name} {file.path}\n"
+                 .encode("utf-8", "surrogateescape"))
+        data += text
+        data += b"\n"
+    data += b"end %d %08x\n" % (len(snapshot.files), crc32(data))
+    return data
 
 
 def decode(data: bytes, origin: str) -> Snapshot:
@@ -120,8 +152,16 @@ def _decode(data: bytes) -> Snapshot:
     return Snapshot(files=tuple(files), **fields)
 
 
-def reason(code: int) -> str:
-    """Why a file was not read: the text of an errno, in words of what to look for."""
+def compute_elapsed_s(before: Snapshot, after: Snapshot) -> float:
+    """Seconds between two snapshots; by the boot clock, which is never set, where there is one."""
+    ns: int = after.wall_ns - before.wall_ns
+    if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:
+        ns = after.boot_ns - before.boot_ns
+    return max(0, ns) / 1e9
+
+
+def explain_code(code: int) -> str:
+    """Explain in words why a file was not read, from the text of an errno."""
     return {
         errno.EACCES: "permission denied",
         errno.EPERM: "forbidden by the kernel, even for root (lockdown)",
@@ -132,24 +172,25 @@ def reason(code: int) -> str:
     }.get(code) or errno.errorcode.get(code, f"error {code}")
 
 
-def readings(snapshot: Snapshot, sources: Mapping[str, Any]) -> Readings:
+def parse_readings(snapshot: Snapshot, sources: Mapping[str, CounterSource]) -> Readings:
     """
-    ({(source, name): Reading}, {(source, name): reason}) of all counter files.
+    Return ({(source, name): Reading}, {(source, name): reason}) of all counter files.
 
-    A file that is not of its form is unreadable with the syntax error as its reason: the
+    A file in an unexpected format is unreadable with the syntax error as its reason: the
     numbers of the others still stand.  `sources`: name -> module of sources/.
     """
-    read, refused = {}, {}
+    read: dict[tuple[str, str], Reading] = {}
+    refused: dict[tuple[str, str], str] = {}
     for file in snapshot.files:
-        parse = getattr(sources.get(file.source), "parse", None)
-        if parse is None:
+        source = sources.get(file.source)
+        if source is None or not hasattr(source, "parse"):
             continue
         key = file.source, file.name
         if file.errno:
-            refused[key] = reason(file.errno)
+            refused[key] = explain_code(file.errno)
             continue
         try:
-            reading = parse(file.text, file.path)
+            reading = source.parse(file.text, file.path)
             if reading.snapshot_ns is None or not file.text.endswith("\n"):
                 # The kernel prints snapshot_time in every release, and ends every line.
                 raise IostatsError(next(iter(reading.bad.values()), (

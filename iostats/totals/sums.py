@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def added(sums: dict[str, int], values: Mapping[str, int]) -> None:
+def add_values(sums: dict[str, int], values: Mapping[str, int]) -> None:
     """Add metric -> integer to `sums`."""
     if not sums:
         sums.update(values)
@@ -24,8 +24,7 @@ def added(sums: dict[str, int], values: Mapping[str, int]) -> None:
 
 
 class Sums:
-    """
-    Metrics added up; those with the same names go together, which nodes of one job mostly have.
+    """The sums of metrics; those with the same names are added together.
 
     Adding two lists by operator.add takes a fifth of the time of adding two dicts (and int.__add__
     three times as long as that), and with all nodes at the door in the same second that is what the
@@ -48,16 +47,16 @@ class Sums:
         if len(self._lists) < self._MOST:
             self._lists[names] = list(values.values())
         else:
-            added(self._rest, values)
+            add_values(self._rest, values)
         return True
 
     def by_names(self) -> list[dict[str, int]]:
-        """[metric -> sum], to be added up."""
+        """Return [metric -> sum], to be added up."""
         return [*(dict(zip(names, sums)) for names, sums in self._lists.items()), self._rest]
 
     def whole(self) -> dict[str, int]:
         """Metric -> sum."""
-        found: dict[str, int] = {}
+        total: dict[str, int] = {}
         for values in self.by_names():
-            added(found, values)
-        return found
+            add_values(total, values)
+        return total

@@ -1,116 +1,109 @@
 """
-The documents that came with this release as pages: what a finding links to, what a number means.
+The documents of this release as pages: the targets of findings' links, the meaning of numbers.
 
-They are the Markdown of docs/, which `make install-...` puts beside the program.  Where they are
-not (a wheel has none), there is no such page.
+They are the Markdown of docs/, beside the package in a checkout and after `make install-...`; a
+wheel installs them below `share/iostats` of its environment.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
+import sys
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 import iostats
-from iostats.web.asking import PageError
+from iostats.web.site_calls import PageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from markdown_it.token import Token
+    from starlette.responses import Response
 
-    from iostats.web.layout import PageAnswer
     from iostats.web.pages import Visit
 
-_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(iostats.__file__))),
-                          "docs")
-_GROUPS = (
-    ("For users", ("usage", "reports", "advice", "why", "counters", "jobs", "events", "commands")),
-    ("For administrators", ("install", "batch", "harvest", "clients", "web", "sinks", "time_lines",
-                            "ldms", "reliability", "security")))
-_OTHERS = "For developers"
+
+_BESIDE = os.path.dirname(os.path.dirname(os.path.abspath(iostats.__file__)))
+
+
+def find_shared_file(name: str) -> str:
+    """Return the path of a data file or directory of the program, such as "docs"."""
+    beside = os.path.join(_BESIDE, name)
+    return beside if os.path.exists(beside) else os.path.join(sys.prefix, "share/iostats", name)
+
+
+_DIRECTORY = find_shared_file("docs")
+_LIST = "index"                                 # links to all others
 
 
 @lru_cache(maxsize=1)
-def names() -> frozenset[str]:
-    """The documents, without .md."""
-    try:
-        return frozenset(name[:-3] for name in os.listdir(_DIRECTORY) if name.endswith(".md"))
-    except OSError:
-        return frozenset()
+def list_documents() -> frozenset[str]:
+    """The documents, without .md: how-to/batch."""
+    return frozenset(
+        posixpath.relpath(posixpath.join(directory, file[:-3]), _DIRECTORY)
+        for directory, _, files in os.walk(_DIRECTORY) for file in files if file.endswith(".md"))
 
 
-def _groups() -> Iterator[tuple[str, list[str]]]:
-    """(heading, names) of each group of documents, in the order in which they are listed."""
-    left = set(names())
-    for heading, wanted in _GROUPS:
-        yield heading, [name for name in wanted if name in left]
-        left.difference_update(wanted)
-    yield _OTHERS, sorted(left)
-
-
-def docs(visit: Visit) -> PageAnswer:
-    """The page of /docs/NAME, and of /docs a list; PageError."""
-    base, name = f"{visit.base}/docs", visit.rest
-    if not name:
-        return visit.page("docs.html", "Documentation", "docs", who=visit.known_who(), groups=[
-            (heading, [(f"{base}/{one}", _title(one)) for one in group])
-            for heading, group in _groups() if group])
-    if name not in names():             # so no path is ever looked up
+def docs_page(visit: Visit) -> Response:
+    """The page of /docs/NAME, and of /docs the list of all documents; PageError."""
+    name = visit.request.path_params.get("name") or _LIST
+    if name not in list_documents():             # so no path from outside is opened
         raise PageError(404, "there is no such document")
-    return visit.page("document.html", _title(name), "docs", who=visit.known_who(),
-                      text=_html(name, base))
+    return visit.page("document.html", _read_title(name), "docs", rights=visit.cached_rights(),
+                      is_list=name == _LIST, text=_render_html(name, f"{visit.base}/docs"))
 
 
 @lru_cache(maxsize=50)
-def _title(name: str) -> str:
-    """The heading of a document, its first line; no more of it is read."""
+def _read_title(name: str) -> str:
+    """The heading of a document, its first line."""
     with open(os.path.join(_DIRECTORY, f"{name}.md"), encoding="utf-8") as file:
-        heading = _parser().parse(file.readline())[1]
+        heading = _make_parser().parse(file.readline())[1]
     return "".join(part.content for part in heading.children or ())
 
 
 @lru_cache(maxsize=50)
-def _html(name: str, base: str) -> Markup:
-    """All of a document."""
+def _render_html(name: str, base: str) -> Markup:
+    """A document as HTML."""
     with open(os.path.join(_DIRECTORY, f"{name}.md"), encoding="utf-8") as file:
-        tokens = [*_with_links(_parser().parse(file.read()), base)]
-    return Markup(_parser().renderer.render(tokens, _parser().options, {}))
+        tokens = [*_add_links(_make_parser().parse(file.read()), base, name)]
+    return Markup(_make_parser().renderer.render(tokens, _make_parser().options, {}))
 
 
 @lru_cache(maxsize=1)
-def _parser() -> MarkdownIt:
-    """CommonMark with tables, which scroll by themselves; comments are left out."""
-    found = MarkdownIt("commonmark").enable("table").disable("html_inline")
-    found.add_render_rule("html_block", lambda *_: "")
-    found.add_render_rule("table_open", lambda _, tokens, at, *rest: Markup(
+def _make_parser() -> MarkdownIt:
+    """CommonMark with tables that scroll; comments are left out."""
+    parser = MarkdownIt("commonmark").enable("table").disable("html_inline")
+    parser.add_render_rule("html_block", lambda *_: "")
+    parser.add_render_rule("table_open", lambda _, tokens, at, *rest: Markup(
         '<div class="scroll" role="region" aria-label="Table {}" tabindex="0"><table>').format(
-            1 + sum(one.type == "table_open" for one in tokens[:at])))
-    found.add_render_rule("table_close", lambda *_: "</table></div>")
-    return found
+            1 + sum(token.type == "table_open" for token in tokens[:at])))
+    parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    return parser
 
 
-def _with_links(tokens: list[Token], base: str) -> Iterator[Token]:
+def _add_links(tokens: list[Token], base: str, name: str) -> Iterator[Token]:
     """
-    The tokens of a document whose headings can be linked, as on a forge, and whose links lead to
-    pages; those to files that are no document of ours are text.
+    The tokens of the document `name`, with headings that can be linked, as on a forge, and with
+    links to pages; a link to a file that is no document here becomes text.
     """
     for number, token in enumerate(tokens):
         if token.type == "heading_open":
-            token.attrSet("id", _anchor(tokens[number + 1].content))
+            token.attrSet("id", _make_anchor(tokens[number + 1].content))
         elif token.type in ("code_block", "fence"):     # can be scrolled by keyboard
             token.type = "code_block"
             token.attrSet("tabindex", "0")
         elif token.type == "th_open" and not tokens[number + 1].content:
-            token.tag = tokens[number + 2].tag = "td"   # above the names of rows: heads nothing
+            token.tag = tokens[number + 2].tag = "td"   # above the names of rows: not a heading
         href = ""
         for part in token.children or ():
             if part.type == "link_open":
-                href = _address(str(part.attrGet("href")), base)
+                href = _resolve_link(str(part.attrGet("href")), base, name)
                 part.attrs = {"href": href} if href else {}
             if part.type in ("link_open", "link_close") and not href:
                 part.tag = "span"
@@ -119,18 +112,23 @@ def _with_links(tokens: list[Token], base: str) -> Iterator[Token]:
         yield token
 
 
-def _anchor(heading: str) -> str:
+def _make_anchor(heading: str) -> str:
     """
-    >>> _anchor("`iostats why`: where its time went")
+    Return the anchor of a heading, as GitHub and MkDocs make it.
+
+    >>> _make_anchor("`iostats why`: where its time went")
     'iostats-why-where-its-time-went'
     """
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _address(link: str, base: str) -> str:
-    """Where a link of a document leads on these pages; "" where that is nowhere."""
+def _resolve_link(link: str, base: str, name: str) -> str:
+    """The address of the page that a link of the document `name` leads to; "" if there is none."""
     if link.startswith(("#", "https://", "http://")):
         return link
     path, mark, anchor = link.partition("#")
-    name, _, kind = path.rpartition(".")
-    return f"{base}/{name}{mark}{anchor}" if kind == "md" and name in names() else ""
+    document, kind = posixpath.splitext(
+        posixpath.normpath(posixpath.join(posixpath.dirname(name), path)))
+    if kind != ".md" or document not in list_documents():
+        return ""
+    return f"{base}{'' if document == _LIST else '/' + document}{mark}{anchor}"

@@ -1,187 +1,202 @@
 """
-Which address is which page.
-
-    Pages.answer(method, path, query string, Asker)  ->  an PageAnswer
-
-It blocks while the site's server is asked, so it runs in a thread.  Whatever is wrong with an
-address, a user or the site's server becomes a page with one line.
+What all pages share: the site's server, the templates, the last answers; and the page of an
+error.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
-from urllib.parse import unquote
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from iostats.base.config import Config
 from iostats.base.errors import IostatsError, UsageError
-from iostats.base.logs import log_internal_error
-from iostats.web import (
-    docs_page,
-    events_page,
-    file_system_page,
-    job_page,
-    jobs_page,
-    nodes_page,
-    now_page,
-)
-from iostats.web.asking import PageError, Site
-from iostats.web.layout import TEXT, PageAnswer, PageLayout
+from iostats.base.units import format_moment
+from iostats.web import docs_page, now_page
+from iostats.web.layout import HEADERS, PRIVATE, make_templates
 from iostats.web.query import PageQuery
-from iostats.web.shared import SharedAnswers, scope_of
-from iostats.web.who import SELF, Asker, UserUnknown
+from iostats.web.site_calls import PageError, Site
+from iostats.web.viewer import Viewer
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from iostats.report.site_methods import Rights
+    from iostats.wire.method_name import AnswerT, MethodName
 
-    from iostats.base.config import Config
+log = logging.getLogger(__name__)
+_MAX_CACHED = 64
 
-log = logging.getLogger("iostats")
+_HEADINGS = {400: "Invalid request", 403: "Access denied", 404: "Not found",
+             405: "These pages can only be read", 503: "Not available"}
+_MESSAGES = {404: "there is no such page", 405: "these pages can only be read"}
 
 
 class Visit:
     """
-    One look at one page.
+    One request of a page by a user.
 
     Attributes:
-        query: what the address asks for.
-        rest: of the path, behind the page's name.
+        request: of Starlette.
         base, labels, units, config: of site.cfg.
     """
 
-    def __init__(self, pages: Pages, asker: Asker, rest: str, query: PageQuery) -> None:
-        self._pages, self._asker, self.rest, self.query = pages, asker, rest, query
-        self.config, self.base = pages.config, pages.layout.base
-        self.labels, self.units = pages.config.labels, pages.config["report.units"]
+    def __init__(self, pages: Pages, request: HTTPConnection) -> None:
+        self._pages, self.request = pages, request
+        self.config, self.base = pages.config, pages.base
+        self.labels, self.units = pages.config.labels, pages.config.report.units
 
-    def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """The result of a method of the site's server, as the user may see it; PageError."""
-        return self._pages.site.ask(self._asker, method, params)
+    @property
+    def _viewer(self) -> Viewer:
+        viewer: Viewer = self.request.user
+        return viewer
 
-    def shared(self, method: str, params: dict[str, Any]) -> Any:
-        """The same, of the last seconds: what others who may see the same have asked."""
-        return self._pages.shared.ask(self._asker, method, params)
+    @cached_property
+    def query(self) -> PageQuery:
+        """The parameters of the address; UsageError."""
+        return PageQuery(self.request.scope["query_string"].decode("ascii", "replace"))
 
-    def who(self) -> dict[str, Any]:
-        """{"user": name, "all": whether they may see all jobs}."""
-        return self._pages.site.rights(self._asker)
+    def ask(self, method: MethodName[AnswerT], params: Mapping[str, object]) -> AnswerT:
+        """The result of a method of the site's server, with the user's rights; PageError."""
+        return self._pages.site.ask(self._viewer, method, params)
 
-    def known_who(self) -> dict[str, Any] | None:
-        """The same, of before, without asking; None where it was not asked yet."""
-        return self._pages.site.known_rights(self._asker)
+    def shared(self, method: MethodName[AnswerT], params: Mapping[str, object]) -> AnswerT:
+        """Like `ask`, but may return a cached answer for a user with the same rights."""
+        return self._pages.shared.ask(self._viewer, method, params)
 
-    def page(self, template: str, heading: str, current: str, **values: Any) -> PageAnswer:
-        """A whole page."""
-        return self._pages.layout.page(template, heading, current, **values)
+    def rights(self) -> Rights:
+        """Return {"user": name, "all": whether they may see all jobs}."""
+        return self._pages.site.rights(self._viewer)
 
-    def part(self, template: str, **values: Any) -> str:
+    def cached_rights(self) -> Rights | None:
+        """The cached result of `rights`, without a call; None without one."""
+        return self._pages.site.get_cached_rights(self._viewer)
+
+    def page(self, template: str, heading: str, current: str = "", status: int = 200,
+             headers: Mapping[str, str] | None = None, *, rights: Rights | None,
+             **values: object) -> Response:
+        """A whole page; `current`: its path in the menu."""
+        pages = [(title, path) for title, path, is_for_staff in self._pages.menu
+                 if not is_for_staff or (rights and rights["all"])]
+        return self._pages.templates.TemplateResponse(cast("Request", self.request), template, {
+            "heading": heading, "current": current, "rights": rights, "pages": pages,
+            "made": f"Generated {format_moment(time.time())}", **values},
+            status, {**PRIVATE, **(headers or {})})
+
+    def part(self, template: str, **values: object) -> str:
         """A part of a page, as HTML."""
-        return self._pages.layout.part(template, **values)
+        return self._pages.templates.get_template(template).render(**values)
 
 
 class Pages:
     """
-    All pages.
+    The state that all pages share.
 
     Attributes:
-        site: the site's server.
-        layout: how a page looks.
+        base: the path of the pages at the site's proxy, without a / at its end.
+        site: the Site.
+        templates: of Starlette.
+        menu: [(title, path, whether users who see only their own jobs are refused there)].
     """
 
     def __init__(self, config: Config, base: str | None = None) -> None:
-        """`base`: the path of the pages, if it is not that of [web] prefix."""
+        """`base`: the path of the pages, if it is not [web] prefix."""
         self.config = config
-        prefix = config["web.prefix"] if base is None else base
-        self.site, self.layout = Site(config), PageLayout(config, prefix.rstrip("/"))
-        if docs_page.names():
-            config.take("web.address", self.layout.base or "/", "iostats web")
-        self.shared = SharedAnswers(self.site, 0.9 * config["web.every"])
-        self._of: dict[str, Callable[[Visit], PageAnswer]] = {
-            "": self._front, "jobs": jobs_page.jobs, "job": job_page.job,
-            "nodes": nodes_page.nodes, "events": events_page.events, "now": now_page.now,
-            "fs": file_system_page.file_system, "docs": docs_page.docs, "static": self._static}
+        self.base: str = (config.web.prefix if base is None else base).rstrip("/")
+        self.site, self.templates = Site(config), make_templates(config.web.title, self.base)
+        if docs_page.list_documents():
+            config.set_value("web.address", self.base or "/", "iostats web")
+        self.menu: list[tuple[str, str, bool]] = []
+        self.shared = SharedAnswers(self.site, 0.9 * config.web.every)
 
-    def answer(self, method: str, path: str, query_string: str, asker: Asker) -> PageAnswer:
-        """The answer to a request; whatever is wrong is one, too.  `path`: decoded, with base."""
-        if method not in ("GET", "HEAD"):
-            return self.not_readable()
-        try:
-            page, visit = self.visit(path, query_string, asker)
-            return page(visit)
-        except IostatsError as error:
-            return self.of_error(error, asker)
-        except Exception as error:              # the visitor gets an answer, and the log a report
-            log_internal_error(error)
-            return self._error(500, "internal error; please report it to those who run these "
-                                    "pages", asker)
+    def live_part(self, request: Request) -> str:
+        """The changing part of the live page; IostatsError."""
+        return now_page.render_part(Visit(self, request))
 
-    def of_error(self, error: IostatsError, asker: Asker) -> PageAnswer:
-        """The page with what went wrong."""
+    def find_viewer_scope(self, viewer: Viewer) -> str:
+        """Equal for those who may see the same; PageError."""
+        return find_scope(self.site, viewer)
+
+    def error_page(self, request: HTTPConnection, error: Exception) -> Response:
+        """The page for an error: of the address, the user, the site's server or the program."""
+        headers = getattr(error, "headers", None)
         if isinstance(error, PageError):
-            return self._error(error.status, str(error), asker)
-        if isinstance(error, UsageError):
-            return self._error(400, str(error), asker)
-        log.warning("%s", error)
-        return self._error(503, str(error), asker)
-
-    def visit(self, path: str, query_string: str,
-              asker: Asker) -> tuple[Callable[[Visit], PageAnswer], Visit]:
-        """(page, Visit); PageError, UsageError."""
-        base = self.layout.base
-        if base and (path == base or path.startswith(base + "/")):      # else the proxy took it
-            path = path[len(base):]
-        name, _, rest = path.removeprefix("/").partition("/")
-        page = self._of.get(name)
-        if page is None or (rest and name in ("", "jobs", "events")):
-            raise PageError(404, "there is no such page")
-        return page, Visit(self, asker, rest, PageQuery(query_string))
-
-    def live_query(self, path: str, query_string: str) -> str | None:
-        """What a live page asks for, the same for all who ask the same; None for another page."""
-        page, visit = self.visit(path, query_string, SELF)
-        if page is not now_page.now or visit.rest != "live":
-            return None
-        query = now_page.canonical(visit.query)
-        now_page.question_of(query)
-        return query.link()[1:]
-
-    def live_part(self, asker: Asker, query_string: str) -> str:
-        """The part of a live page that changes; IostatsError."""
-        return now_page.part(Visit(self, asker, "part", query := PageQuery(query_string)), query)
-
-    def scope(self, asker: Asker) -> str:
-        """Who has the same one sees the same; PageError."""
-        return scope_of(self.site, asker)
-
-    def is_static(self, path: str) -> bool:
-        """Whether it is one of our files, which everybody may have."""
-        return path.removeprefix(self.layout.base).startswith("/static/")
-
-    def not_readable(self) -> PageAnswer:
-        """The answer to what would change something."""
-        return PageAnswer(405, TEXT, b"405: these pages can only be read\n",
-                          (("Allow", "GET, HEAD"),))
-
-    def forbidden(self, error: UserUnknown) -> PageAnswer:
-        """For one who is not known."""
-        return self.layout.error(403, str(error))
-
-    def _error(self, status: int, message: str, asker: Asker) -> PageAnswer:
-        try:
-            who = self.site.rights(asker) if status in (400, 403, 404, 500) else None
-        except IostatsError:
-            who = None
-        return self.layout.error(status, message, who)
-
-    def _front(self, visit: Visit) -> PageAnswer:
-        return PageAnswer(302, TEXT, b"", (("Location", f"{self.layout.base}/jobs"),))
-
-    def _static(self, visit: Visit) -> PageAnswer:
-        found = self.layout.file(visit.rest)
-        # Files are for all: it is not known who asks, so the page says nothing of that.
-        return found or self.layout.error(404, "there is no such file")
+            status, message = error.status, str(error)
+        elif isinstance(error, UsageError):
+            status, message = 400, str(error)
+        elif isinstance(error, HTTPException):
+            status, message = error.status_code, _MESSAGES.get(error.status_code, error.detail)
+            if status == 405:                               # Starlette's has no certain order
+                headers = {"Allow": "GET, HEAD"}
+        elif isinstance(error, IostatsError):
+            log.warning("%s", error)
+            status, message = 503, str(error)
+        else:                           # outside of the middleware for headers; uvicorn logs it
+            status, message, headers = 500, ("internal error; please report it to the "
+                                             "administrators of these pages"), HEADERS
+        heading = _HEADINGS.get(status, "Error")
+        if request.scope["path"].startswith(f"{self.base}/api/"):
+            return Response(json.dumps({"title": heading, "status": status, "detail": message}),
+                            status, {**PRIVATE, **(headers or {})}, "application/problem+json")
+        visit, rights = Visit(self, request), None
+        if "user" in request.scope and status in (400, 403, 404, 500):
+            with contextlib.suppress(IostatsError):
+                rights = visit.rights()
+        return visit.page("error.html", heading, "", status, headers,
+                          rights=rights, message=message,
+                          back=status not in (403, 503) or rights is not None)
 
 
-def decoded_path(raw: bytes) -> str:
-    """A path as it is sent -> text."""
-    return unquote(raw.decode("ascii", "replace"), errors="replace")
+class _CachedAnswer:
+    """The last answer to one call, or its error."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.at = float("-inf")
+        self.answer: Any = None
+        self.error: PageError | None = None
+
+
+class SharedAnswers:
+    """Caches answers for `fresh_s`, shared by all viewers with the same rights."""
+
+    def __init__(self, site: Site, fresh_s: float) -> None:
+        self._site, self._fresh_s = site, fresh_s
+        self._cache: OrderedDict[tuple[str, str], _CachedAnswer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def ask(self, viewer: Viewer, method: MethodName[AnswerT],
+            params: Mapping[str, object]) -> AnswerT:
+        """The result of a method, with the rights of `viewer`; PageError."""
+        key = find_scope(self._site, viewer), json.dumps([method, params], sort_keys=True)
+        with self._lock:
+            cached = self._cache.setdefault(key, _CachedAnswer())
+            self._cache.move_to_end(key)
+            while len(self._cache) > _MAX_CACHED:
+                self._cache.popitem(last=False)
+        with cached.lock:
+            if time.monotonic() - cached.at >= self._fresh_s:
+                cached.answer = cached.error = None
+                try:
+                    cached.answer = self._site.ask(viewer, method, params)
+                except PageError as error:
+                    cached.error = error
+                cached.at = time.monotonic()
+            if cached.error is not None:
+                raise PageError(cached.error.status, str(cached.error))
+            answer: AnswerT = cached.answer
+            return answer
+
+
+def find_scope(site: Site, viewer: Viewer) -> str:
+    """"(all)" for those who may see all jobs, else the user: equal ones share answers."""
+    rights = site.rights(viewer)
+    return "(all)" if rights["all"] else str(rights["user"])

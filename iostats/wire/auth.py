@@ -1,5 +1,7 @@
 """
-Authentication of messages, by the job's secret or by munge: both have the same methods.
+Authentication of messages by the job's secret or by munge, and the files of secrets.
+
+Both schemes have the same methods:
 
     node      authorization(node, time_s, nonce, body)   the value of the Authorization header
               verify_answer(headers, nonce, body)        True for an answer of a server we trust
@@ -12,7 +14,11 @@ Authentication of messages, by the job's secret or by munge: both have the same 
 Munge's `check` and `answer_header` may block; `decoded(header)` and `check_decoded(decoded, body)`
 are its `check` in two parts, of which only the first may block, and that one needs no body.
 
-Which of them, and in which order, is site.cfg's [server] auth; docs/wire.md is the form.
+[server] auth in site.cfg names the schemes in their order; docs/reference/wire.md has the format.
+
+The job's secret is 32 random bytes, as 64 hex digits in a file that only its user can read.  The
+server makes it, and the nodes read it, in a directory that they share (site.cfg: [secret] dir,
+~/.iostats by default); or it is in the environment, as IOSTATS_SECRET.
 """
 
 from __future__ import annotations
@@ -21,27 +27,135 @@ import os
 import time
 from collections import deque
 
-from iostats.base.errors import ConfigError, IostatsError, NotDelivered, WireError
-from iostats.base.job_id import is_node_name
-from iostats.wire import protocol, secret
+from iostats.base.errors import ConfigError, IostatsError, NotDelivered, StateError, WireError
+from iostats.base.job_id import is_node_name, make_filename
+from iostats.base.named_tuple import NamedTuple
+from iostats.base.private_files import (
+    find_unsafe_mode,
+    make_directories,
+    read_text,
+    write_atomically,
+)
+from iostats.wire import protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
-    from typing import Any, Union
+    from collections.abc import Callable, Container, Mapping, Sequence
+    from typing import Protocol, TypeVar, Union
+
+    from iostats.base.config import Config
+    from iostats.wire.munge import MungeError
 
     Credentials = Union["Secret", "Munge"]
+    T = TypeVar("T")
+
+    class MungeLibrary(Protocol):
+        """The functions of iostats.wire.munge, or of a test."""
+
+        EXPIRED: int
+        REWOUND: int
+        REPLAYED: int
+
+        @property
+        def MungeError(self) -> type[MungeError]: ...
+        def encode(self, payload: bytes, socket: str = "") -> str: ...
+        def decode(self, credential: str, socket: str = "") -> tuple[bytes, int, int]: ...
+
+VARIABLE = "IOSTATS_SECRET"
+_SHORTEST = 16
+
+
+class SecretHints(NamedTuple):
+    """Hints on how to repair a secret."""
+
+    # missing, short: where there is none, or one of too few characters
+    missing: str
+    short: str
+    shared: str     # where others can read it
+    denied: str     # where we cannot
+
+
+_NEW_ONE = "remove it where the server runs, which makes a new one"
+OF_SITE = SecretHints(
+    "the server makes it: is that running, and is the directory shared, or the file copied to "
+    "here?", _NEW_ONE, _NEW_ONE,
+    "it is another user's.  The site's server authenticates ordinary users by munge: [server] "
+    "auth = munge secret in site.cfg, here and there")
+OF_JOB = OF_SITE._replace(
+    denied="it is another user's: use the account that started the job's server, or name a file "
+           "of yours with --secret")
+
+
+def find_secret_path(named: str | None, directory: str, job: str) -> str | None:
+    """
+    The path of the secret of `job`, or None for the environment.
+
+    `named` (--secret) wins, then IOSTATS_SECRET, then a file in `directory` ([secret] dir).
+    """
+    if named:
+        return named
+    if os.environ.get(VARIABLE):
+        return None
+    home = os.path.expanduser(directory)
+    if home.startswith("~"):
+        raise ConfigError(f"[secret] dir: expected a directory, got {directory!r}, whose home "
+                          f"is not known")
+    return os.path.join(home, make_filename(job) + ".secret")
+
+
+def load(path: str | None, hints: SecretHints = OF_SITE) -> bytes:
+    """
+    The secret's bytes, from `path`, or from the environment when that is None.
+
+    Raises NotDelivered when there is none yet, StateError when it is not safe to use.
+    """
+    text = (os.environ[VARIABLE] if path is None else _read(path, hints)).strip()
+    if len(text) < _SHORTEST:
+        raise StateError(f"{path or VARIABLE}: expected a secret of at least {_SHORTEST} "
+                         f"characters, got {len(text)}; {hints.short}")
+    return text.encode("latin-1", "replace")
+
+
+def _read(path: str, hints: SecretHints) -> str:
+    try:
+        mode = find_unsafe_mode(os.stat(path))
+        if mode:
+            raise StateError(f"{path}: expected a file of mode 0600, got {mode}; others could have "
+                             f"read it: {hints.shared}")
+        return read_text(path)
+    except FileNotFoundError:
+        raise NotDelivered(f"{path}: no secret; {hints.missing}") from None
+    except PermissionError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}; {hints.denied}") from None
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def make(path: str | None, how: str = "file with --secret") -> bool:
+    """
+    Write a new secret to `path`, unless there is one; True when it was made.
+
+    `how`: how to name another place, for StateError.
+    """
+    if path is None or os.path.lexists(path):      # its directory may be read-only
+        return False
+    try:
+        make_directories(os.path.dirname(path))
+        return write_atomically(path, os.urandom(32).hex().encode() + b"\n", replace=False)
+    except OSError as error:
+        raise StateError(f"{path}: the secret cannot be made: {error.strerror}; name another "
+                         f"{how}") from None
+
 
 ANYONE = range(1 << 32)                            # every uid, for `uids`
 _NONCE_LENGTH = 32
-# For with_timeout(...) of what asks munged when a server starts.
+# For call_with_timeout() of calls to munged when a server starts.
 MUNGED_TIMEOUT_S = 20.0
 MUNGED_ANSWER = "answer of munged (was it stopped? site.cfg: [server] auth)"
 
 
 class AuthenticationError(WireError):
-    """
-    Why a message is unauthenticated.
+    """The reason why a message is unauthenticated.
 
     Attributes:
         claimed: the node that it says it is from; None where that is not a valid name.
@@ -53,12 +167,14 @@ class AuthenticationError(WireError):
         self.claimed, self.nonce = claimed, nonce
 
 
-def user_not_allowed(uid: int | None, name: str, claimed: str | None,
-                     nonce: str = "") -> AuthenticationError:
-    """The AuthenticationError for a user whom munge names, and who may not use server `name`."""
+def make_unauthorized_error(uid: int | None, name: str, claimed: str | None,
+                            nonce: str = "") -> AuthenticationError:
+    """
+    The AuthenticationError for a user who is identified by munge, but may not run server `name`.
+    """
     return AuthenticationError(protocol.NOT_AUTHENTICATED,
                                f"not authenticated: user {uid} may not report to "
-                               f"{protocol.server_of(name)}", claimed, nonce)
+                               f"{protocol.name_server(name)}", claimed, nonce)
 
 
 class Secret:
@@ -75,13 +191,13 @@ class Secret:
     def __init__(self, name: str, password: bytes, tolerance_s: float = 300.0,
                  now: Callable[[], float] = time.time, up: Callable[[], float] | None = None
                  ) -> None:
-        self._key = protocol.key_of(password, name)
+        self._key = protocol.derive_key(password, name)
         self._tolerance_s, self._now, began = tolerance_s, now, time.monotonic()
         self._up = up or (lambda: time.monotonic() - began)
         self._nonces: set[str] = set()
         self._nonces_by_age: deque[tuple[float, str]] = deque()
         self.reject_reason = ("the site's server has another secret" if name == protocol.SITE else
-                      "a server of this job with another secret (see --secret)")
+                              "a server of this job with another secret (see --secret)")
 
     # -- node
 
@@ -89,17 +205,17 @@ class Secret:
         return protocol.authorization(self._key, node, time_s, nonce, body, self.SCHEME)
 
     def verify_answer(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
-        """`headers`: {lower-case name: value}."""
-        return protocol.same(headers.get(protocol.MAC_HEADER.lower(), ""),
-                             protocol.answer_mac(self._key, nonce, body))
+        """Check the MAC of an answer; `headers`: {lower-case name: value}."""
+        return protocol.is_same_mac(headers.get(protocol.MAC_HEADER.lower(), ""),
+                                    protocol.answer_mac(self._key, nonce, body))
 
     # -- server
 
     def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
-        fields = protocol.fields_of(header, self.SCHEME) or {}
+        fields = protocol.parse_fields(header, self.SCHEME) or {}
         claimed = fields["node"] if fields and is_node_name(fields["node"]) else None
         if (claimed is None or len(fields["nonce"]) != _NONCE_LENGTH
-            or not protocol.same(fields["mac"], protocol.request_mac(
+            or not protocol.is_same_mac(fields["mac"], protocol.request_mac(
                     self._key, claimed, fields["time"], fields["nonce"], body))):
             raise AuthenticationError(
                 protocol.NOT_AUTHENTICATED,
@@ -121,13 +237,13 @@ class Secret:
                                       claimed, nonce)
         self._nonces.add(nonce)
         self._nonces_by_age.append((now, nonce))
-        # A message is stale on both sides of `now`, so a nonce is kept for twice the tolerance.
+        # A message is stale on both sides of `now`, so nonces are stored for twice the tolerance.
         while self._nonces_by_age and self._nonces_by_age[0][0] < now - 2 * tolerance - 1:
             self._nonces.discard(self._nonces_by_age.popleft()[1])
         return claimed, None, nonce
 
     def nonces(self) -> list[str]:
-        """Those that are remembered, the oldest first."""
+        """The remembered nonces, the oldest first."""
         return [nonce for _, nonce in self._nonces_by_age]
 
     def answer_header(self, nonce: str, reply: bytes) -> tuple[str, str] | None:
@@ -146,9 +262,11 @@ class Munge:
     SCHEME = protocol.MUNGE_SCHEME
 
     def __init__(self, name: str, socket: str = "", uids: Container[int] | None = None,
-                 trusted_uids: Container[int] | None = None, library: Any = None) -> None:
+                 trusted_uids: Container[int] | None = None,
+                 library: MungeLibrary | None = None) -> None:
         if library is None:
-            from iostats.wire import munge as library
+            from iostats.wire import munge
+            library = munge
         own = frozenset((os.geteuid(), 0))
         self._name, self._socket, self._munge = name, socket, library
         self._uids = own if uids is None else uids
@@ -160,9 +278,10 @@ class Munge:
     # -- node
 
     def authorization(self, node: str, time_s: int, nonce: str, body: bytes) -> str:
-        """`time_s` is not used: munge has a time of its own."""
+        """`time_s` is ignored: munge adds its own time."""
         try:
-            credential = self._munge.encode(protocol.munge_request(node, self._name, nonce, body),
+            credential = self._munge.encode(protocol.make_munge_request(node, self._name, nonce,
+                                                                        body),
                                             self._socket)
         except self._munge.MungeError as error:
             raise NotDelivered(f"munge: {error}") from None
@@ -171,8 +290,8 @@ class Munge:
     def verify_answer(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
         credential = headers.get(protocol.MUNGE_HEADER.lower())
         if not credential:
-            self.reject_reason = (f"{protocol.server_of(self._name)} does not authenticate itself "
-                                  f"by munge")
+            self.reject_reason = (f"{protocol.name_server(self._name)} does not authenticate "
+                                  f"itself by munge")
             return False
         uid: int | None
         try:
@@ -184,11 +303,11 @@ class Munge:
                 self.reject_reason = f"munge rejects its answer: {error}"
                 return False
             payload, uid = error.payload, error.uid
-        if payload != protocol.munge_answer(nonce, body):
+        if payload != protocol.make_munge_answer(nonce, body):
             self.reject_reason = "its munge credential is for another answer"
             return False
         if uid not in self._trusted_uids:
-            self.reject_reason = (f"{protocol.server_of(self._name)} is run by user {uid}, whom "
+            self.reject_reason = (f"{protocol.name_server(self._name)} is run by user {uid}, whom "
                                   f"this node does not trust (site.cfg: [server] munge_users)")
             return False
         return True
@@ -196,9 +315,9 @@ class Munge:
     # -- server
 
     def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
-        return self.check_decoded(self.decoded(header), body)
+        return self.check_decoded(self.decode_credential(header), body)
 
-    def decoded(self, header: str) -> tuple[bytes, int | None, int | None, str]:
+    def decode_credential(self, header: str) -> tuple[bytes, int | None, int | None, str]:
         """A credential as munged decodes it: (payload, uid, error code or None, why)."""
         try:
             payload, uid, _ = self._munge.decode(header.partition(" ")[2], self._socket)
@@ -211,9 +330,9 @@ class Munge:
 
     def check_decoded(self, decoded: tuple[bytes, int | None, int | None, str],
                       body: bytes) -> tuple[str, int | None, str]:
-        """(node, uid, nonce) of a credential that is for this very message."""
+        """Return (node, uid, nonce) of a credential that is for this very message."""
         payload, uid, code, why = decoded
-        fields = protocol.munge_fields(payload, body)
+        fields = protocol.parse_munge_request(payload, body)
         if fields is None:
             raise AuthenticationError(
                 protocol.NOT_AUTHENTICATED,
@@ -223,17 +342,21 @@ class Munge:
         if claimed is None or name != self._name or len(nonce) != _NONCE_LENGTH:
             raise AuthenticationError(
                 protocol.NOT_AUTHENTICATED,
-                f"the message is not for {protocol.server_of(self._name)}", claimed)
+                f"the message is not for {protocol.name_server(self._name)}", claimed)
         if uid not in self._uids:
-            raise user_not_allowed(uid, self._name, claimed, nonce)
+            raise make_unauthorized_error(uid, self._name, claimed, nonce)
         if code is not None:
             raise AuthenticationError(code, f"munge: {why}", claimed, nonce)
         return claimed, uid, nonce
 
     def answer_header(self, nonce: str, reply: bytes) -> tuple[str, str] | None:
-        """None where munged is gone: the node then rejects the answer, and asks again."""
+        """
+        Make the header that proves the answer; None where munged does not run: the node rejects it,
+        and retries.
+        """
         try:
-            return protocol.MUNGE_HEADER, self._munge.encode(protocol.munge_answer(nonce, reply),
+            return protocol.MUNGE_HEADER, self._munge.encode(protocol.make_munge_answer(nonce,
+                                                                                        reply),
                                                              self._socket)
         except self._munge.MungeError:
             return None
@@ -245,121 +368,130 @@ def _is_time(text: str) -> bool:
 
 # -- by site.cfg -----------------------------------------------------------------------------
 
-def with_timeout(timeout_s: float, what: str, action: Callable[[], Any]) -> Any:
+def call_with_timeout(timeout_s: float, subject: str, action: Callable[[], T]) -> T:
     """
-    What `action()` returns or raises; NotDelivered when it takes longer than `timeout_s`.
+    Call `action`, and return its result; NotDelivered when it takes longer than `timeout_s`.
 
     It runs in a thread of its own: no signal interrupts a resolver, or munged, that does not
     answer.
     """
     import _thread
     done = _thread.allocate_lock()
-    outcome: list[tuple[Any, BaseException | None]] = []
+    outcome: list[T] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            outcome.append((action(), None))
+            outcome.append(action())
         except BaseException as error:
-            outcome.append((None, error))
+            errors.append(error)
         done.release()
     done.acquire()
     _thread.start_new_thread(run, ())
     if not done.acquire(timeout=max(0.001, timeout_s)):
-        raise NotDelivered(f"no {what} within {timeout_s:.1f} s")
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result
+        raise NotDelivered(f"no {subject} within {timeout_s:.1f} s")
+    if errors:
+        raise errors[0]
+    return outcome[0]
 
 
-def client_credentials(config: Mapping[str, Any], name: str, secret_path: str | None,
-                       say: Callable[[str], None] = lambda text: None, job_uid: int | None = None,
-                       munged_within_s: float = 2.5) -> list[Credentials]:
+def load_client_credentials(config: Config, name: str, secret_path: str | None,
+                            emit: Callable[[str], None] = lambda text: None,
+                            job_uid: int | None = None,
+                            munged_within_s: float = 2.5,
+                            methods: Sequence[str] = ()) -> list[Credentials]:
     """
     The credentials with which a node asks the server `name`, the preferred ones first.
 
-    `secret_path`: as of secret.load; `job_uid`: the user of the job, whose server root trusts
-    as well; `munged_within_s`: how long munged may take.  Where the preferred ones do not work and
-    others do, `say` gets a line about it; NotDelivered (or secret's StateError) when none work.
+    `secret_path`: as of load(); `job_uid`: the user of the job, whose server root trusts
+    as well; `munged_within_s`: how long munged may take; `methods`: instead of [server] auth.
+    Where the preferred ones do not work and others do, `emit` gets a line about it;
+    NotDelivered (or secret's StateError) when none work.
     Munge that comes second to a secret which is there is not tried before it is needed.
     """
-    found: list[Credentials] = []
+    credentials: list[Credentials] = []
     failed: list[IostatsError] = []
-    for word in config["server.auth"]:
+    for word in methods or config.server.auth:
         try:
             if word == "munge":
-                if not found:
-                    with_timeout(munged_within_s, "answer of munged (site.cfg: [server] auth)",
-                                 lambda: _check_munge(config))
-                found.append(Munge(name, config["server.munge_socket"],
-                                   trusted_uids=_trusted_uids(config, job_uid)))
+                if not credentials:
+                    call_with_timeout(munged_within_s, "answer of munged (site.cfg: [server] auth)",
+                                      lambda: _check_munge(config))
+                credentials.append(Munge(name, config.server.munge_socket,
+                                         trusted_uids=_list_trusted_uids(config, job_uid)))
             else:
-                found.append(Secret(name, secret.load(secret_path)))
+                credentials.append(Secret(name, load(secret_path, _choose_hints(name))))
         except ConfigError:
             raise
         except IostatsError as error:
-            if not found:
+            if not credentials:
                 failed.append(error)
-    return _usable(found, failed, say)
+    return _require_credentials(credentials, failed, emit)
 
 
-def server_credentials(config: Mapping[str, Any], name: str, secret_path: str | None,
-                       say: Callable[[str], None] = lambda text: None,
-                       uids: Container[int] | None = None,
-                       now: Callable[[], float] = time.time) -> list[Credentials]:
+def load_server_credentials(config: Config, name: str, secret_path: str | None,
+                            emit: Callable[[str], None] = lambda text: None,
+                            uids: Container[int] | None = None,
+                            now: Callable[[], float] = time.time) -> list[Credentials]:
     """
     The credentials that the server `name` takes: all that [server] auth names and that work here.
 
     `uids`: as of Munge.  Raises NotDelivered or StateError when none work.
     """
-    found: list[Credentials] = []
+    credentials: list[Credentials] = []
     failed: list[IostatsError] = []
-    for word in config["server.auth"]:
+    for word in config.server.auth:
         if word == "munge":
             try:
                 _check_munge(config)
             except NotDelivered as error:
                 failed.append(error)
             else:
-                found.append(Munge(name, config["server.munge_socket"], uids))
+                credentials.append(Munge(name, config.server.munge_socket, uids))
         else:
-            found.append(Secret(name, secret.load(secret_path), config["server.clock_tolerance"],
-                                now))
-    return _usable(found, failed, say)
+            credentials.append(Secret(name, load(secret_path, _choose_hints(name)),
+                                      config.server.clock_tolerance, now))
+    return _require_credentials(credentials, failed, emit)
 
 
-def _usable(found: list[Credentials], failed: list[IostatsError],
-            say: Callable[[str], None]) -> list[Credentials]:
-    if not found:
+def _choose_hints(name: str) -> SecretHints:
+    return OF_SITE if name == protocol.SITE else OF_JOB
+
+
+def _require_credentials(credentials: list[Credentials], failed: list[IostatsError],
+                         emit: Callable[[str], None]) -> list[Credentials]:
+    if not credentials:
         if len(failed) == 1:
             raise failed[0]
         raise NotDelivered("; ".join(map(str, failed)))
     for error in failed:
-        say(f"{error}; going on with {'munge' if isinstance(found[0], Munge) else 'the secret'}")
-    return found
+        fallback = "munge" if isinstance(credentials[0], Munge) else "the secret"
+        emit(f"{error}; continuing with {fallback}")
+    return credentials
 
 
-def _check_munge(config: Mapping[str, Any]) -> None:
+def _check_munge(config: Config) -> None:
     """Raise NotDelivered where munge does not work."""
     from iostats.wire import munge
-    why = munge.available(config["server.munge_socket"])
-    if why:
-        raise NotDelivered(f"munge does not work here: {why} (site.cfg: [server] auth)")
+    try:
+        munge.encode(b"", config.server.munge_socket)
+    except munge.MungeError as error:
+        raise NotDelivered(f"munge does not work here: {error} (site.cfg: [server] auth)") from None
 
 
-def _trusted_uids(config: Mapping[str, Any], job_uid: int | None) -> set[int]:
-    """The users whose server this node trusts."""
-    found = {os.geteuid(), 0}
+def _list_trusted_uids(config: Config, job_uid: int | None) -> set[int]:
+    """The user ids whose servers this node trusts."""
+    uids = {os.geteuid(), 0}
     if job_uid is not None and os.geteuid() == 0:
-        found.add(job_uid)
-    for user in config["server.munge_users"]:
+        uids.add(job_uid)
+    for user in config.server.munge_users:
         if user.isascii() and user.isdigit():
-            found.add(int(user))
+            uids.add(int(user))
             continue
         import pwd
         try:
-            found.add(pwd.getpwnam(user).pw_uid)
+            uids.add(pwd.getpwnam(user).pw_uid)
         except KeyError:
             raise ConfigError(f"site.cfg: [server] munge_users: expected users of this machine, or "
                               f"their numbers, got {user!r}") from None
-    return found
+    return uids

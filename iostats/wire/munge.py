@@ -17,10 +17,6 @@ import ctypes
 
 from iostats.base.errors import IostatsError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 _LIBRARY = "libmunge.so.2"
 _OPT_SOCKET = 8                                    # munge_opt_t: MUNGE_OPT_SOCKET, a string
 # munge_err_t
@@ -32,7 +28,7 @@ _libraries: list[tuple[ctypes.CDLL, ctypes.CDLL]] = []       # (libmunge, libc) 
 
 class MungeError(IostatsError):
     """
-    munge's reason against a credential, or for not making one.
+    munge's reason for rejecting a credential, or for not making one.
 
     Attributes:
         code: munge_err_t; NO_LIBRARY where there is no libmunge.
@@ -46,21 +42,21 @@ class MungeError(IostatsError):
         self.code, self.payload, self.uid, self.gid = code, payload, uid, gid
 
 
-def available(socket: str = "") -> str:
-    """"" where munge works for this user; else why it does not.  `socket`: as in encode."""
+def is_usable(socket: str = "") -> bool:
+    """Whether munge works for this user; `socket`: as in encode."""
     try:
         encode(b"", socket)
-    except MungeError as error:
-        return str(error)
-    return ""
+    except MungeError:
+        return False
+    return True
 
 
 def encode(payload: bytes, socket: str = "") -> str:
     """A credential with `payload` (bytes), as text; `socket`: of munged, "" for libmunge's own."""
-    libmunge, libc = _loaded()
+    libmunge, libc = _load()
     made = ctypes.c_void_p()
     with _Context(libmunge, socket) as context:
-        code = libmunge.munge_encode(ctypes.byref(made), context.handle, payload, len(payload))
+        code: int = libmunge.munge_encode(ctypes.byref(made), context.handle, payload, len(payload))
         try:
             context.check(code)
             return ctypes.string_at(made).decode("ascii")
@@ -70,7 +66,7 @@ def encode(payload: bytes, socket: str = "") -> str:
 
 def decode(credential: str, socket: str = "") -> tuple[bytes, int, int]:
     """(payload, uid, gid) of a credential; MungeError if it is none, or was decoded before."""
-    libmunge, libc = _loaded()
+    libmunge, libc = _load()
     try:
         text = credential.encode("ascii")
     except UnicodeEncodeError:
@@ -78,15 +74,15 @@ def decode(credential: str, socket: str = "") -> tuple[bytes, int, int]:
     payload, length = ctypes.c_void_p(), ctypes.c_int()
     uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
     with _Context(libmunge, socket) as context:
-        code = libmunge.munge_decode(text, context.handle, ctypes.byref(payload),
+        code: int = libmunge.munge_decode(text, context.handle, ctypes.byref(payload),
                                      ctypes.byref(length), ctypes.byref(uid), ctypes.byref(gid))
         try:
-            found = None
+            decoded: tuple[bytes, int, int] | None = None
             if code in (0, EXPIRED, REWOUND, REPLAYED):
                 data = ctypes.string_at(payload.value, length.value) if payload.value else b""
-                found = data, uid.value, gid.value
-            context.check(code, *(found or ()))
-            return found  # type: ignore[return-value]     # it is set where code is 0
+                decoded = data, uid.value, gid.value
+            context.check(code, *(decoded or ()))
+            return decoded  # type: ignore[return-value]     # it is set where code is 0
         finally:
             libc.free(payload)                     # set with some errors, too
 
@@ -103,7 +99,7 @@ class _Context:
         if not self.handle:
             raise MemoryError
         if self._socket:
-            code = self._libmunge.munge_ctx_set(
+            code: int = self._libmunge.munge_ctx_set(
                 self.handle, _OPT_SOCKET,
                 ctypes.c_char_p(self._socket.encode("utf-8", "surrogateescape")))
             if code:
@@ -116,17 +112,18 @@ class _Context:
     def __exit__(self, *error: object) -> None:
         self._libmunge.munge_ctx_destroy(self.handle)
 
-    def check(self, code: int, *found: Any) -> None:
+    def check(self, code: int, payload: bytes | None = None, uid: int | None = None,
+              gid: int | None = None) -> None:
         """Raise the MungeError of `code`, in munge's own words; nothing for 0."""
         if not code:
             return
-        words = (self._libmunge.munge_ctx_strerror(self.handle)
+        words: bytes = (self._libmunge.munge_ctx_strerror(self.handle)
                  or self._libmunge.munge_strerror(code) or b"error %d" % code)
-        raise MungeError(code, words.decode("utf-8", "replace"), *found)
+        raise MungeError(code, words.decode("utf-8", "replace"), payload, uid, gid)
 
 
-def _loaded() -> tuple[ctypes.CDLL, ctypes.CDLL]:
-    """(libmunge, libc); MungeError where there is no libmunge."""
+def _load() -> tuple[ctypes.CDLL, ctypes.CDLL]:
+    """Return (libmunge, libc); MungeError where there is no libmunge."""
     if not _libraries:
         pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
         try:

@@ -1,5 +1,5 @@
 """
-The authentication of messages between node and server; docs/wire.md is its specification.
+The authentication of messages between node and server; docs/reference/wire.md is its specification.
 
 A request is an HTTP POST of JSON-RPC 2.0 with one header more:
 
@@ -29,11 +29,49 @@ import hashlib
 import hmac
 
 from iostats.base.errors import WireError
+from iostats.wire.method_name import MethodName
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypedDict
+
+    from iostats.totals.received_report import OtherRun
+
+    class Hello(TypedDict, total=False):
+        """The answer to `hello`; a server that is not ours may have other values."""
+
+        job: str
+        time: float
+        trouble: str
+
+    class Receipt(TypedDict, total=False):
+        """The answer to a report, and to the totals of many nodes."""
+
+        counted: bool
+        why: str                # why not, or why for the second time
+        over: list[OtherRun]    # of the starts on the node, those of jobs that have ended
+
+    class EventsPart(TypedDict, total=False):
+        """The answer to `events`; its events are as of events.event.as_json()."""
+
+        events: list[dict[str, Any]]
+        next: int
+        more: bool
+        time: float
+        places: str
+        of_user: str
+        dropped: int
 
 PROTOCOL = 1
 SCHEME, MAC_HEADER = "IOSTATS-1", "IOSTATS-MAC"
 MUNGE_SCHEME, MUNGE_HEADER = "MUNGE", "IOSTATS-MUNGE"
 SITE = "(site)"
+HELLO: MethodName[Hello] = MethodName("hello")
+REPORT: MethodName[Receipt] = MethodName("report")
+TOTALS: MethodName[Receipt] = MethodName("totals")
+# Of the site's server; others that commands and pages call are in report/site_methods.py.
+EVENTS: MethodName[EventsPart] = MethodName("events")
+LNETS: MethodName[dict[str, dict[str, object]]] = MethodName("lnets")       # by file system
 # Of a server that relays to another site's: "IOSTATS-RELAY-1 node=ITS NAME, ..." as above, with a
 # secret of these two servers alone, and "(relay NAME)" for `job`.
 RELAY_SCHEME = "IOSTATS-RELAY-1"
@@ -52,7 +90,7 @@ def check_protocol(protocol: int, machines: str) -> None:
                                  f"use one release on {machines}")
 
 
-def key_of(secret: bytes, job: str) -> bytes:
+def derive_key(secret: bytes, job: str) -> bytes:
     """The key of `job`'s messages; `secret` and the key are bytes."""
     return hmac.digest(secret, b"iostats-1 job " + job.encode("utf-8", "surrogateescape"),
                        "sha256")
@@ -77,47 +115,47 @@ def authorization(key: bytes, node: str, time_s: int | str, nonce: str, body: by
     return f"{scheme} node={node}, time={time_s}, nonce={nonce}, mac={mac}"
 
 
-def fields_of(header: str, scheme: str = SCHEME) -> dict[str, str] | None:
-    """{name: text} of an Authorization header, or None when it is not of this form."""
-    its_scheme, _, rest = header.partition(" ")
+def parse_fields(header: str, scheme: str = SCHEME) -> dict[str, str] | None:
+    """Return {name: text} of an Authorization header, or None for an unexpected format."""
+    found_scheme, _, rest = header.partition(" ")
     parts = rest.split(",")
     # Four of them: a field that comes twice could be read in two ways.
-    if its_scheme != scheme or len(parts) != 4:
+    if found_scheme != scheme or len(parts) != 4:
         return None
     fields = {name: text for name, _, text in [part.strip().partition("=") for part in parts]}
     return fields if fields.keys() == {"node", "time", "nonce", "mac"} else None
 
 
-def same(a: str, b: str) -> bool:
+def is_same_mac(a: str, b: str) -> bool:
     """Compare two macs in constant time."""
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
-def munge_request(node: str, job: str, nonce: str, body: bytes) -> bytes:
-    """What the munge credential of a request holds, bytes."""
+def make_munge_request(node: str, job: str, nonce: str, body: bytes) -> bytes:
+    """The content of a request's munge credential, bytes."""
     text = f"iostats-1 request\n{node}\n{job}\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
     return text.encode("utf-8", "surrogateescape")
 
 
-def munge_answer(nonce: str, body: bytes) -> bytes:
-    """What the munge credential of an answer holds, bytes."""
+def make_munge_answer(nonce: str, body: bytes) -> bytes:
+    """The content of an answer's munge credential, bytes."""
     return f"iostats-1 answer\n{nonce}\n{hashlib.sha256(body).hexdigest()}".encode()
 
 
-def munge_fields(payload: bytes, body: bytes) -> tuple[str, str, str] | None:
-    """(node, job, nonce) of a munge_request for this very `body`; None for anything else."""
+def parse_munge_request(payload: bytes, body: bytes) -> tuple[str, str, str] | None:
+    """Return (node, job, nonce) of make_munge_request for exactly this `body`; None otherwise."""
     parts = payload.decode("utf-8", "surrogateescape").split("\n")
     if len(parts) != 5:
         return None
     _, node, job, nonce, _ = parts
-    return (node, job, nonce) if payload == munge_request(node, job, nonce, body) else None
+    return (node, job, nonce) if payload == make_munge_request(node, job, nonce, body) else None
 
 
-def relay(name: str) -> str:
-    """What stands for `job` in the key of the relay `name`."""
+def make_relay_job(name: str) -> str:
+    """The text in place of `job` from which the key of relay `name` is derived."""
     return f"(relay {name})"
 
 
-def server_of(name: str) -> str:
-    """How messages call the server `name`: a job's id, or SITE."""
+def name_server(name: str) -> str:
+    """The name in messages for the server `name`: a job's id, or SITE."""
     return "the site's server" if name == SITE else f"the server of job {name}"

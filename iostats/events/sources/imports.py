@@ -12,21 +12,19 @@ Source: lprocfs_state_seq_show(), lprocfs_import_seq_show(), lustre/obdclass/lpr
 from __future__ import annotations
 
 from iostats.events import import_changes
-from iostats.events.sources import Found
+from iostats.events.sources import SourceResult
 from iostats.lustre import import_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from iostats.events.sources import Place
 
 NAME, ROLES = import_changes.NAME, ("client",)
 
 
-def look(place: Place, before: Any, now: float) -> Found:
-    """Found: evicted, connection_lost, connection_restored, timeouts; its status is empty."""
-    files = import_files.read(place.root, place.config["node.file_systems"])
-    known = before if isinstance(before, dict) else None
-    seen = import_changes.changes(files, known, place.boot_id, place.node, now)
-    return Found(seen.events, seen.state, {})
+def scan(place: Place, before: object, now: float) -> SourceResult:
+    """Events of kinds evicted, connection_lost, connection_restored, timeouts; no status."""
+    files = import_files.read(place.root, place.config.node.file_systems)
+    state = before if isinstance(before, dict) else None
+    changes = import_changes.find_changes(files, state, place.boot_id, place.node, now)
+    return SourceResult(changes.events, changes.state, {})

@@ -1,5 +1,5 @@
 """
-What is read on a node, one file each; the directory is the list.
+The files that are read on a node, by source, one module each; the directory is the list.
 
 A source is a module with
 
@@ -22,8 +22,15 @@ and, if its files are counters,
     corrected(values)          the gains as they are to be counted; may be absent
     BY_TARGET                  False where no report shows its targets: the node adds them up; may
                                be absent
+    ONLY_IF_USED               True: a node may have none, or hundreds: the doctor needs none, and
+                               what gained nothing is not sent; may be absent
+    UPPER_BOUND                True: what is not the job's is always in it as well; or the metrics
+                               that may be too high; may be absent
     IN_PARTS                   its gains are sent for each part of a job, between two marks, as
                                well; may be absent: they are not
+    count_operations(values)   operations among the gains, if it is read at "watch"
+    read_whole(root, config)   [File] as a start stores it, in less time than read() takes, and
+    separate(file, config)     [File] of such a file as read() returns it; both may be absent
 
 A Lustre source has, for the doctor,
 
@@ -41,38 +48,57 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Iterable
+    from typing import Any
+
+    from iostats.base.config import Config
+    from iostats.lustre.paths import File
+    from iostats.totals.snapshot import CounterSource
 
 
-def read_at(moment: str) -> dict[str, ModuleType]:
-    """{name: module} of the sources that are read at "start", "mark", "watch" or "stop"."""
-    found = _modules() if moment == "start" else known()
-    return {name: module for name, module in found.items() if moment in module.READ_AT}
+def read_at(moment: str) -> dict[str, CounterSource]:
+    """Return {name: module} of the sources that are read at "start", "mark", "watch" or "stop"."""
+    modules = _import_modules() if moment == "start" else list_sources()
+    return {name: module for name, module in modules.items() if moment in module.READ_AT}
 
 
-def known() -> dict[str, ModuleType]:
-    """{name: module} of all sources."""
-    found = {**_modules(), **_modules("after_start")}
-    return {name: found[name] for name in sorted(found)}
+def list_sources() -> dict[str, CounterSource]:
+    """Return {name: module} of all sources."""
+    modules = {**_import_modules(), **_import_modules("after_start")}
+    return {name: modules[name] for name in sorted(modules)}
 
 
-def title_of(name: str) -> str:
-    """TITLE of the source `name`; the name itself where this release has no such source."""
-    return str(getattr(known().get(name), "TITLE", name))
+def get_title(name: str) -> str:
+    """TITLE of the source `name`; the name itself for a source of another release."""
+    return str(getattr(list_sources().get(name), "TITLE", name))
 
 
-_seen: dict[tuple[str, ...], dict[str, ModuleType]] = {}       # a `stop` asks more than once
+def is_upper_bound(name: str, metric: str = "") -> bool:
+    """Whether this metric of the source `name`, or else all of it, may be too high."""
+    metrics: bool | tuple[str, ...] = getattr(list_sources().get(name), "UPPER_BOUND", False)
+    return metrics if isinstance(metrics, bool) else metric in metrics
 
 
-def _modules(*directory: str) -> dict[str, ModuleType]:
+def separate(files: Iterable[File], config: Config) -> tuple[File, ...]:
+    """The files of a start as `read` of their sources returns them."""
+    modules = list_sources()
+    return tuple(part for file in files for part in (
+        modules[file.source].separate(file, config)
+        if hasattr(modules.get(file.source), "separate") else (file,)))
+
+
+_seen: dict[tuple[str, ...], dict[str, CounterSource]] = {}       # a `stop` asks more than once
+
+
+def _import_modules(*directory: str) -> dict[str, CounterSource]:
     if directory in _seen:
         return _seen[directory]
-    found = {}
+    modules: dict[str, Any] = {}
     for filename in sorted(os.listdir(os.path.join(os.path.dirname(__file__), *directory))):
         name, dot_py = os.path.splitext(filename)
         if dot_py == ".py" and name != "__init__":
             path = ".".join((__name__, *directory, name))
             __import__(path)
-            found[name] = sys.modules[path]
-    _seen[directory] = found
-    return found
+            modules[name] = sys.modules[path]
+    _seen[directory] = modules
+    return modules

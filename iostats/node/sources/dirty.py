@@ -1,5 +1,6 @@
 """
-osc.*.cur_dirty_bytes: what programs wrote and the node has not sent yet; of now, no counter.
+osc.*.cur_dirty_bytes: data written by programs that the node has not sent yet; a present value, not
+a counter.
 
     1048576
 
@@ -26,13 +27,13 @@ READ_AT = ("start", "mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount's OSTs."""
-    return read_all(root, "dirty", "osc", "cur_dirty_bytes", config["node.file_systems"])
+    """Return [File] of each mount's OSTs."""
+    return read_all(root, "dirty", "osc", "cur_dirty_bytes", config.node.file_systems)
 
 
-def dirty_bytes(files: Iterable[File]) -> dict[str, int]:
-    """{file system: bytes} of `files`; a file system of which any can't be read is left out."""
-    found: dict[str, int] = {}
+def sum_dirty_bytes(files: Iterable[File]) -> dict[str, int]:
+    """{file system: bytes} of `files`, without file systems of which a file is unreadable."""
+    by_file_system: dict[str, int] = {}
     unknown = set()
     for file in files:
         if file.source != NAME:
@@ -43,5 +44,5 @@ def dirty_bytes(files: Iterable[File]) -> dict[str, int]:
         if file.errno or not file.text.strip().isdigit():
             unknown.add(place[0])
         else:
-            found[place[0]] = found.get(place[0], 0) + int(file.text)
-    return {name: dirty for name, dirty in found.items() if name not in unknown}
+            by_file_system[place[0]] = by_file_system.get(place[0], 0) + int(file.text)
+    return {name: dirty for name, dirty in by_file_system.items() if name not in unknown}

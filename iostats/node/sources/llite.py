@@ -1,5 +1,5 @@
 """
-llite.*.stats: what programs asked of a mount, page cache included.
+llite.*.stats: the calls of programs on a mount, including the page cache.
 
     read_bytes                53 samples [bytes] 37888 524288 16600064 8279353720832
     open                      70 samples [usecs] 34 18909 132940 1119163770
@@ -11,7 +11,8 @@ Since 2.17.0 (3177b0dc5d, LU-2525) ll_file_flock() counts `flock` twice: when it
 for the time, and when it has succeeded, with its time.  Its smallest value is then 1 (or 0), which
 no request to an MDT takes; `parse` gives it once a call.
 
-Source: lustre/llite/lproc_llite.c, llite_opcode_table; names by release in lustre.py.
+Source: lustre/llite/lproc_llite.c, llite_opcode_table; names by release in
+docs/reference/counters.md.
 """
 
 from __future__ import annotations
@@ -38,34 +39,40 @@ PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 
 def parse(text: str, origin: str = "stats") -> Reading:
-    """The Reading of one file; `flock` is what was called, whatever the release counts."""
+    """The Reading of one file; `flock` counts each call once, in every release."""
     reading = stats.parse(text, origin)
     flock = reading.counters.get("flock")
     if flock is not None and flock.min is not None and flock.min <= 1:
-        reading.counters["flock"] = _once_a_call(flock)
+        reading.counters["flock"] = _subtract_second_count(flock)
     return reading
 
 
 def corrected(values: dict[str, int]) -> dict[str, int]:
-    """What a mount gained, with calls as they were made and what its bytes lack."""
+    """The gains of a mount, with calls counted once, and bounds for missing bytes."""
     from iostats.totals import bounds  # a start needs none of it
-    return bounds.corrected(values, PAGE_BYTES)
+    return bounds.correct_values(values, PAGE_BYTES)
 
 
-def _once_a_call(flock: Counter) -> Counter:
-    """`flock` without what the kernel counted when it was called."""
+def count_operations(values: dict[str, int]) -> int:
+    """The calls that moved no data."""
+    from iostats.totals.llite_values import select_operations  # a start needs none of it
+    return sum(select_operations(values).values())
+
+
+def _subtract_second_count(flock: Counter) -> Counter:
+    """Return `flock` without the count that the kernel adds at the call."""
     calls = -(-flock.samples // 2)          # one that failed is counted once, so half
-    return flock._replace(samples=calls, sum=max(0, flock.sum - calls),
+    return flock._replace(samples=calls, sum=max(0, (flock.sum or 0) - calls),
                           sumsq=None if flock.sumsq is None else max(0, flock.sumsq - calls))
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount."""
+    """Return [File] of each mount."""
     # Where debugfs is not mounted they are nowhere, and /sys still lists the mount.
-    return read_all(root, "llite", "llite", "stats", config["node.file_systems"], always=split)
+    return read_all(root, "llite", "llite", "stats", config.node.file_systems, always=split)
 
 
 def split(name: str) -> tuple[str, str, str] | None:
-    """(file system, "", instance)."""
+    """Return (file system, "", instance)."""
     parts = stats.split_llite_name(name)
     return parts and (parts[0], "", parts[1])

@@ -1,5 +1,5 @@
 """
-mdc.*.md_stats: metadata operations that this node asked of one MDT; counts alone.
+mdc.*.md_stats: this node's metadata requests to one MDT; counts only.
 
     close                     70 samples [reqs]
     create                    40 samples [reqs]          files and directories
@@ -29,6 +29,6 @@ parse, split = stats.parse, stats.split_target_name
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount's MDTs."""
-    return read_all(root, "md_stats", "mdc", "md_stats", config["node.file_systems"],
+    """Return [File] of each mount's MDTs."""
+    return read_all(root, "md_stats", "mdc", "md_stats", config.node.file_systems,
                     always=split)

@@ -1,5 +1,5 @@
 """
-mdc.*.stats: what went over the network between this node and one MDT.
+mdc.*.stats: network traffic between this node and one MDT.
 
     mds_close                 70 samples [usecs] 1320 19400 402000 3600000000
     read_bytes                 4 samples [bytes] 4096 65536 131072 ...       files on the MDT
@@ -29,5 +29,5 @@ parse, split, is_sent = stats.parse, stats.split_target_name, stats.is_plain_sum
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount's MDTs."""
-    return read_all(root, "mdc", "mdc", "stats", config["node.file_systems"], always=split)
+    """Return [File] of each mount's MDTs."""
+    return read_all(root, "mdc", "mdc", "stats", config.node.file_systems, always=split)

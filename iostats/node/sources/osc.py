@@ -1,5 +1,5 @@
 """
-osc.*.stats: what went over the network between this node and one OST.
+osc.*.stats: network traffic between this node and one OST.
 
     read_bytes                11 samples [bytes] 40960 3670016 5570560 14856828747776
     ost_read                  11 samples [usecs] 1857 32568 86378 1449010130
@@ -29,5 +29,5 @@ parse, split, is_sent = stats.parse, stats.split_target_name, stats.is_plain_sum
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount's OSTs."""
-    return read_all(root, "osc", "osc", "stats", config["node.file_systems"], always=split)
+    """Return [File] of each mount's OSTs."""
+    return read_all(root, "osc", "osc", "stats", config.node.file_systems, always=split)

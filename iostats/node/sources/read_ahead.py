@@ -24,5 +24,5 @@ READ_AT = ("start", "mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount."""
-    return read_all(root, "read_ahead", "llite", "read_ahead_stats", config["node.file_systems"])
+    """Return [File] of each mount."""
+    return read_all(root, "read_ahead", "llite", "read_ahead_stats", config.node.file_systems)

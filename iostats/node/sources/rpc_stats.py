@@ -1,5 +1,5 @@
 """
-osc.*.rpc_stats: how large the bulk requests to one OST were.
+osc.*.rpc_stats: sizes of the bulk requests to one OST.
 
     pages per rpc         rpcs   % cum % |       rpcs   % cum %
     1:		    100395  88  88   |     320551  84  84
@@ -35,7 +35,7 @@ split = stats.split_target_name
 
 
 def parse(text: str, origin: str = "rpc_stats") -> Reading:
-    """The Reading of one file, without the sections that are of no use."""
+    """The Reading of one file, without unused sections."""
     from iostats.lustre import rpc_stats  # a start needs none of it
     reading = rpc_stats.parse(text, origin)
     return reading._replace(counters={
@@ -44,8 +44,8 @@ def parse(text: str, origin: str = "rpc_stats") -> Reading:
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount's OSTs."""
-    return read_all(root, "rpc_stats", "osc", "rpc_stats", config["node.file_systems"],
+    """Return [File] of each mount's OSTs."""
+    return read_all(root, "rpc_stats", "osc", "rpc_stats", config.node.file_systems,
                     always=split)
 
 

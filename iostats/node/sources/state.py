@@ -1,12 +1,12 @@
 """
-osc.*.state, osc.*.import and those of mdc: how the node stands with each target; no counters.
+osc.*.state, osc.*.import and those of mdc: the node's connection to each target; no counters.
 
     current_state: FULL
     state_history:
      - [ 1795226016, CONNECTING ]
      - [ 1795226016, FULL ]
 
-The start keeps them as they are; what happened meanwhile is made of them at the end
+`start` stores them unchanged; the events during the job are computed from them at the end
 (events/import_changes.py).  What a program wrote and the node had not sent is discarded by an
 eviction, and stays in llite's write_bytes.  Who may read them: lustre/import_files.py.
 
@@ -27,5 +27,5 @@ READ_AT = ("start", "mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount's targets; the source of each is the file's name."""
-    return import_files.read(root, config["node.file_systems"])
+    """Return [File] of each mount's targets; the source of each is the file's name."""
+    return import_files.read(root, config.node.file_systems)

@@ -23,6 +23,6 @@ READ_AT = ("start", "mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount; the source of each is the file's name."""
+    """Return [File] of each mount; the source of each is the file's name."""
     return [file for name in ("stats_track_pid", "stats_track_ppid", "stats_track_gid")
-            for file in read_all(root, name, "llite", name, config["node.file_systems"])]
+            for file in read_all(root, name, "llite", name, config.node.file_systems)]

@@ -23,5 +23,5 @@ READ_AT = ("start", "mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount."""
-    return read_all(root, "uuid", "llite", "uuid", config["node.file_systems"])
+    """Return [File] of each mount."""
+    return read_all(root, "uuid", "llite", "uuid", config.node.file_systems)

@@ -46,18 +46,18 @@ fill:var(--dim)}
 """
 
 
-def rules() -> str:
+def make_rules() -> str:
     """The CSS of charts, with colours as variables."""
     return _RULES + "".join(
         f".c-{kind}{{stroke:var(--{kind});fill:var(--{kind})}}\n.c-line.c-{kind}{{fill:none}}\n"
         for kind in KINDS)
 
 
-def variables(theme: dict[str, str]) -> str:
+def make_variables(theme: dict[str, str]) -> str:
     """The colours as CSS variables: "--ground:#fff;--ink:..."."""
     return ";".join(f"--{name}:{colour}" for name, colour in theme.items())
 
 
-def rules_of(theme: dict[str, str]) -> str:
+def make_theme_rules(theme: dict[str, str]) -> str:
     """The CSS of charts, with the colours of one theme: for a file that stands alone."""
-    return re.sub(r"var\(--([a-z-]+)\)", lambda found: theme[found[1]], rules())
+    return re.sub(r"var\(--([a-z-]+)\)", lambda match: theme[match[1]], make_rules())

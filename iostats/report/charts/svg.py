@@ -8,21 +8,22 @@ phone.  A curve is one path, however many values it has.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from html import escape
 from math import isfinite
 
 from iostats.base.errors import one_line
 from iostats.base.text import cut
-from iostats.base.units import duration_in_words, moment_text
+from iostats.base.units import describe_duration, format_moment
 from iostats.report.charts import style
-from iostats.report.charts.chart import NameAxis, shown_period
-from iostats.report.charts.ticks import clock_ticks, marked_text, ticks, time_ticks, value_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from iostats.report.charts.chart import Chart, Panel, TimeAxis
+from iostats.report.charts.chart import Chart, NameAxis, Panel, TimeAxis, find_shown_period
+from iostats.report.charts.ticks import (
+    format_marked,
+    format_value,
+    make_clock_ticks,
+    make_ticks,
+    make_time_ticks,
+)
 
 PLOT = 76                           # height of a panel's plot, in pixels
 _HEAD, _BELOW, _AXIS = 26, 8, 18    # above a plot, below it, and of the axis' texts
@@ -37,95 +38,96 @@ _ALONE = 640                        # and its plots' width
 _ROOM, _LETTER = 440, 7             # of a page's plot that has its full width; a letter's width
 
 
-def inline(chart: Chart, ident: str, units: str = "binary") -> str:
+def draw_inline(chart: Chart, ident: str, units: str = "binary") -> str:
     """
     The chart for a page; `ident`: begins its ids, and is no other chart's there.
 
     The page has style.rules(), and svg.chart with a margin at its left for the values' texts.
     """
-    body, height = _body(chart, None, units)
-    title, about = _text(title_of(chart)), _text(chart.about)
+    body, height = _draw_panels(chart, None, units)
+    title, about = _escape_text(format_title(chart)), _escape_text(chart.about)
     return (f'<svg class="chart" role="img" aria-labelledby="{ident}-t {ident}-d" width="100%" '
             f'height="{height}"><title id="{ident}-t">{title}</title>'
             f'<desc id="{ident}-d">{about}</desc>{body}</svg>')
 
 
-def alone(chart: Chart, source: str, units: str = "binary",
-          theme: dict[str, str] | None = None) -> str:
+def draw_file(chart: Chart, source: str, units: str = "binary",
+              theme: dict[str, str] | None = None) -> str:
     """A whole SVG file, with its title above it and its `source` below."""
     theme = theme or style.LIGHT
-    body, height = _body(chart, _ALONE, units)
-    source = "; ".join([one_line(source), *remarks(chart)])
+    body, height = _draw_panels(chart, _ALONE, units)
+    source = "; ".join([one_line(source), *list_remarks(chart)])
     wide, high = _LEFT + _ALONE + _RIGHT, _TOP + height + _BOTTOM
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" '
         f'aria-labelledby="chart-t chart-d" width="{wide}" height="{high}" '
-        f'viewBox="0 0 {wide} {high}"><title id="chart-t">{_text(title_of(chart))}</title>'
-        f'<desc id="chart-d">{_text(chart.about)}</desc><style>{style.rules_of(theme)}</style>'
+        f'viewBox="0 0 {wide} {high}"><title id="chart-t">{_escape_text(format_title(chart))}'
+        f'</title><desc id="chart-d">{_escape_text(chart.about)}</desc>'
+        f'<style>{style.make_theme_rules(theme)}</style>'
         f'<rect width="{wide}" height="{high}" fill="{theme["ground"]}"/>'
-        f'<text class="c-title c-head" x="16" y="26">{_text(title_of(chart))}</text>'
+        f'<text class="c-title c-head" x="16" y="26">{_escape_text(format_title(chart))}</text>'
         f'<g transform="translate({_LEFT},{_TOP})">{body}</g>'
-        f'<text class="c-value" x="16" y="{high - 12}">{_text(cut(source, 110))}</text>'
+        f'<text class="c-value" x="16" y="{high - 12}">{_escape_text(cut(source, 110))}</text>'
         f'</svg>\n')
 
 
-def title_of(chart: Chart) -> str:
-    """Its title, and of what it is."""
+def format_title(chart: Chart) -> str:
+    """Format the chart's title, with its subject."""
     return f"{chart.title}, {cut(one_line(chart.of), 60)}" if chart.of else chart.title
 
 
-def remarks(chart: Chart) -> list[str]:
-    """["1: evicted scratch-OST0003, after 14 min"]: what its marks are, and grey."""
+def list_remarks(chart: Chart) -> list[str]:
+    """List remarks below a chart, such as ["1: evicted scratch-OST0003, after 14 min"]."""
     axis = chart.axis
     at = None if isinstance(axis, NameAxis) else axis.at
-    found = [f"{number}: {cut(one_line(mark.text), 60)}, " + (
-        f"after {duration_in_words(mark.at_s)}" if at is None else
-        moment_text(at + mark.at_s, "%H:%M:%S")) for number, mark in enumerate(chart.marks, 1)]
+    remarks = [f"{number}: {cut(one_line(mark.text), 60)}, " + (
+        f"after {describe_duration(mark.at_s)}" if at is None else
+        format_moment(at + mark.at_s, "%H:%M:%S")) for number, mark in enumerate(chart.marks, 1)]
     grey = {curve.kind for panel in chart.panels for curve in panel.curves[:1]
             for value in curve.values if not _is_known(value)}
     if grey or _is_wider(axis):
-        found.append("grey: not known" + (", or no request" if "latency" in grey else ""))
-    return found
+        remarks.append("grey: not known" + (", or no request" if "latency" in grey else ""))
+    return remarks
 
 
 def _is_wider(axis: TimeAxis | NameAxis) -> bool:
-    """Whether more than its intervals is shown of a period."""
+    """Whether the chart shows more time than its intervals cover."""
     if isinstance(axis, NameAxis):
         return False
-    began, ended = shown_period(axis)
+    began, ended = find_shown_period(axis)
     return bool(ended - began - axis.every_s * axis.count > _LEAST_GAP * (ended - began))
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Text that is safe in XML: no tag, no character that XML has not; cut."""
     return escape(cut(one_line(text)[:_LONGEST_TEXT + 1], _LONGEST_TEXT))
 
 
-def _body(chart: Chart, wide: int | None, units: str) -> tuple[str, int]:
-    """(elements, height) of all panels; `wide`: pixels of a plot, None: as there is room."""
-    place = _Across(chart.axis, wide)
+def _draw_panels(chart: Chart, wide: int | None, units: str) -> tuple[str, int]:
+    """Return (elements, height) of all panels; `wide`: pixels of a plot, None: as there is room."""
+    place = _HorizontalScale(chart.axis, wide)
     parts: list[str] = []
     top = 0
     for panel in chart.panels:
-        parts += _panel(panel, place, top, units)
+        parts += _draw_panel(panel, place, top, units)
         top += _HEAD + PLOT + _BELOW
     bottom = top - _BELOW
     plots = [at * (_HEAD + PLOT + _BELOW) + _HEAD for at in range(len(chart.panels))]
     for number, mark in enumerate(chart.marks, 1):
-        x = place.of_time(mark.at_s)
+        x = place.format_time_position(mark.at_s)
         if x is not None:
             lines = "".join(f'<line class="c-mark" x1="{x}" x2="{x}" y1="{y}" y2="{y + PLOT}"/>'
                             for y in plots)
-            parts.append(f'<g><title>{_text(cut(mark.text, 80))}</title>{lines}'
+            parts.append(f'<g><title>{_escape_text(cut(mark.text, 80))}</title>{lines}'
                          f'<circle class="c-flag" cx="{x}" cy="{_HEAD}" r="7"/><text '
                          f'class="c-number c-m" x="{x}" y="{_HEAD + 4}">{number}</text></g>')
-    parts += place.labels(bottom + 14)
+    parts += place.draw_labels(bottom + 14)
     return "".join(parts), bottom + _AXIS
 
 
-class _Across:
-    """Where things are along x."""
+class _HorizontalScale:
+    """Positions along the x axis."""
 
     def __init__(self, axis: TimeAxis | NameAxis, wide: int | None) -> None:
         self.count = len(axis.names) if isinstance(axis, NameAxis) else axis.count
@@ -134,7 +136,7 @@ class _Across:
         # Where the intervals begin and end: shares of the width.
         self.first, self.last = 0.0, 1.0
         if not isinstance(axis, NameAxis):
-            self._began, self._ended = shown_period(axis)
+            self._began, self._ended = find_shown_period(axis)
             if self._ended > self._began:
                 self.first = (axis.began - self._began) / (self._ended - self._began)
                 self.last = self.first + axis.every_s * axis.count / (self._ended - self._began)
@@ -142,65 +144,72 @@ class _Across:
         self.each = (1.0 if wide is None else
                      wide * (self.last - self.first) / max(1, self.count))
 
-    def at(self, share: float) -> str:
-        """`share` of the width, from 0 to 1, as a coordinate."""
-        return f"{_short(100 * share, 2)}%" if self._wide is None else _short(self._wide * share)
+    def format_position(self, share: float) -> str:
+        """Return `share` of the width, from 0 to 1, as a coordinate."""
+        if self._wide is None:
+            return f"{_format_coordinate(100 * share, 2)}%"
+        return _format_coordinate(self._wide * share)
 
-    def of_time(self, seconds: float) -> str | None:
+    def format_time_position(self, seconds: float) -> str | None:
         """A moment's coordinate; None outside of the chart."""
         if isinstance(self._axis, NameAxis) or not self.count:
             return None
         share = (seconds - self._began) / (self._ended - self._began)
-        return self.at(share) if 0 <= share <= 1 else None
+        return self.format_position(share) if 0 <= share <= 1 else None
 
-    def labels(self, y: int) -> Iterator[str]:
+    def draw_labels(self, y: int) -> Iterator[str]:
         """
         The axis' texts: all names where there is room, else the first, one and the last; every
         other one of those that want more room than a phone or a sheet of paper has is .c-odd.
         """
         if not isinstance(self._axis, NameAxis):
             began, end, at = self._began, self._ended, self._axis.at
-            for seconds, text in (time_ticks(began, end) if at is None else
-                                  clock_ticks(at, began, end)):
+            for seconds, text in (make_time_ticks(began, end) if at is None else
+                                  make_clock_ticks(at, began, end)):
                 share = (seconds - began) / (end - began)
-                yield self._label(self.of_time(seconds) or "0", y, text, "s" if share < 0.02 else
-                                  "e" if share > 0.98 else "m")
+                yield self._draw_label(self.format_time_position(seconds) or "0", y, text,
+                                       "s" if share < 0.02
+                                       else
+                                       "e" if share > 0.98 else "m")
             return
         names = list(map(one_line, self._axis.names))
         width = len(names) * (max(map(len, names), default=0) * _LETTER + _LETTER)
         if width <= (self._wide or _ROOM):
             for number, name in enumerate(names):
                 odd = " c-odd" if number % 2 and width > _ROOM / 2 else ""
-                yield self._label(self.at((number + 0.5) / len(names)), y, name, "m" + odd)
+                yield self._draw_label(self.format_position((number + 0.5) / len(names)), y, name,
+                                       "m" + odd)
             return
         for share in (0, 0.5, 1) if len(names[0]) <= 12 and len(names) > 2 else (0, 1):
             number = round(share * (len(names) - 1))
             name = cut(names[number], _LONGEST_END if share in (0, 1) else 12)
-            yield self._label(self.at(share if share in (0, 1) else (number + 0.5) / len(names)),
-                              y, name, "s" if not share else "e" if share == 1 else "m")
+            yield self._draw_label(self.format_position(share if share in (0, 1)
+                                           else (number + 0.5) / len(names)),
+                                   y, name, "s" if not share else "e" if share == 1 else "m")
 
     @staticmethod
-    def _label(x: str, y: int, text: str, at: str) -> str:
-        return f'<text class="c-{at}" x="{x}" y="{y}">{_text(text)}</text>'
+    def _draw_label(x: str, y: int, text: str, at: str) -> str:
+        return f'<text class="c-{at}" x="{x}" y="{y}">{_escape_text(text)}</text>'
 
 
-def _panel(panel: Panel, place: _Across, top: int, units: str) -> list[str]:
+def _draw_panel(panel: Panel, place: _HorizontalScale, top: int, units: str) -> list[str]:
     """The elements of one panel, whose head begins at y = `top`."""
-    known = [value for curve in panel.curves for value in curve.values if _is_known(value)]
-    most = max([*known, panel.even or 0], default=0)
-    scale = ticks(most, panel.unit, units)
+    numbers = [value for curve in panel.curves for value in curve.values if _is_known(value)]
+    largest = max([*filter(None, numbers), panel.even or 0])
+    scale = make_ticks(largest, panel.unit, units)
     full = scale[-1][0]
     plot = top + _HEAD
-    about, more = _about(panel, place, units)
-    parts = [f'<text class="c-title" x="{_TITLE_AT}" y="{top + 12}">{_text(panel.title)}'
-             f'<tspan class="c-value" dx="8">{_text(about)}</tspan>'
-             + (f'<tspan class="c-value c-more" dx="6">{_text(more)}</tspan>' if more else "")
+    about, more = _describe_panel(panel, place, units)
+    parts = [f'<text class="c-title" x="{_TITLE_AT}" y="{top + 12}">{_escape_text(panel.title)}'
+             f'<tspan class="c-value" dx="8">{_escape_text(about)}</tspan>'
+             + (f'<tspan class="c-value c-more" dx="6">{_escape_text(more)}</tspan>' if more
+                else "")
              + '</text>']
     for value, text in scale:
-        y = _short(plot + PLOT - PLOT * value / full)
+        y = _format_coordinate(plot + PLOT - PLOT * value / full)
         parts.append(f'<line class="{"c-grid" if value else "c-base"}" x1="0" x2="{place.full}" '
                      f'y1="{y}" y2="{y}"/><text class="c-y" x="-7" y="{y}" dy="4">'
-                     f'{_text(text)}</text>')
+                     f'{_escape_text(text)}</text>')
     apart = isinstance(place._axis, NameAxis) and place.count <= _FEW
     bars = isinstance(place._axis, NameAxis)
     paths = []
@@ -208,41 +217,44 @@ def _panel(panel: Panel, place: _Across, top: int, units: str) -> list[str]:
         values = [value if _is_known(value) else None for value in curve.values]
         if number == 0:
             if None in values:
-                paths.append(f'<path class="c-gap" d="{gaps_path(values, place.each)}"/>')
-            path = (bars_path if apart else area_path)(values, full, place.each)
+                paths.append(f'<path class="c-gap" d="{draw_gaps(values, place.each)}"/>')
+            path = (draw_bars if apart else draw_area)(values, full, place.each)
             how = "c-bar" if bars else "c-area"
         else:
-            path, how = line_path(values, full, place.each), "c-line"
+            path, how = draw_line(values, full, place.each), "c-line"
         paths.append(f'<path class="{how} c-{curve.kind}" d="{path}"/>')
-    across = _short(max(1, place.count) * place.each)
+    across = _format_coordinate(max(1, place.count) * place.each)
     for begin, end in ((0.0, place.first), (place.last, 1.0)):
         if end - begin > _LEAST_GAP:
-            parts.append(f'<rect class="c-gap" x="{place.at(begin)}" y="{plot}" '
-                         f'width="{place.at(end - begin)}" height="{PLOT}"/>')
-    parts.append(f'<svg x="{place.at(place.first)}" y="{plot}" '
-                 f'width="{place.at(place.last - place.first)}" height="{PLOT}" '
+            parts.append(f'<rect class="c-gap" x="{place.format_position(begin)}" y="{plot}" '
+                         f'width="{place.format_position(end - begin)}" height="{PLOT}"/>')
+    parts.append(f'<svg x="{place.format_position(place.first)}" y="{plot}" '
+                 f'width="{place.format_position(place.last - place.first)}" height="{PLOT}" '
                  f'viewBox="0 0 {across} {PLOT}" preserveAspectRatio="none">{"".join(paths)}</svg>')
     if panel.even:
-        y = _short(plot + PLOT - PLOT * panel.even / full)
+        y = _format_coordinate(plot + PLOT - PLOT * panel.even / full)
         parts.append(f'<line class="c-even" x1="0" x2="{place.full}" y1="{y}" y2="{y}"/>')
     return parts
 
 
-def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
-    """What stands beside a panel's title: the most and where that is; and where there is room."""
+def _describe_panel(panel: Panel, place: _HorizontalScale, units: str) -> tuple[str, str]:
+    """
+    Return the texts beside a panel's title: the peak and its name, and, if there is room, the
+    meaning of the dashed line.
+    """
     values = panel.curves[0].values if panel.curves else []
-    known = [(value, -number) for number, value in enumerate(values) if _is_known(value)]
-    others = ", ".join(curve.name for curve in panel.curves[1:])
-    dashed = f"dashed line: {others}" if others else ""
-    if not known:
+    numbers = [(value, -number) for number, value in enumerate(values) if _is_known(value)]
+    more = ", ".join(curve.name for curve in panel.curves[1:])
+    dashed = f"dashed line: {more}" if more else ""
+    if not numbers:
         return "not known", dashed
-    most, number = max(known)
-    text = marked_text(panel, most, units)
+    largest, number = max(numbers)
+    text = format_marked(panel, largest, units)
     axis = place._axis
     if isinstance(axis, NameAxis):
         text = f"most: {cut(one_line(axis.names[-number]), _LONGEST)}, {text}"
-        either = "~ " if panel.low else ""
-        even = panel.even and value_text(panel.even, panel.unit, units)
+        either = "~ " if panel.mark else ""
+        even = panel.even and format_value(panel.even, panel.unit, units)
         return text, f"dashed line: even share, {either}{even}" if even else ""
     return f"peak {text}", dashed
 
@@ -251,77 +263,80 @@ def _is_known(value: float | None) -> bool:
     return value is not None and isfinite(value) and value >= 0
 
 
-def _height(value: float, full: float) -> float:
-    """y of a value: 0 at the bottom; what is not 0 is seen."""
+def _scale_height(value: float, full: float) -> float:
+    """Return the y of a value: 0 at the bottom; any other value is visible."""
     return PLOT - max(_LEAST if value else 0.0, min(float(PLOT), PLOT * (value / full)))
 
 
-def area_path(values: Sequence[float | None], full: float, each: float = 1) -> str:
+def draw_area(values: Sequence[float | None], full: float, each: float = 1) -> str:
     """
     Steps down to the base line, `each` wide; None is a gap.
 
-    >>> area_path([38, 38, 19, None, 0], 76)
+    >>> draw_area([38, 38, 19, None, 0], 76)
     'M0 76V38H2V57H3V76ZM4 76V76H5V76Z'
     """
     parts = []
-    for begin, end in _runs(values):
-        steps = _steps(values, begin, end, full, each)
-        parts.append(f"M{_short(begin * each)} {PLOT}{steps}V{PLOT}Z")
+    for begin, end in _find_runs(values):
+        steps = _draw_steps(values, begin, end, full, each)
+        parts.append(f"M{_format_coordinate(begin * each)} {PLOT}{steps}V{PLOT}Z")
     return "".join(parts)
 
 
-def line_path(values: Sequence[float | None], full: float, each: float = 1) -> str:
+def draw_line(values: Sequence[float | None], full: float, each: float = 1) -> str:
     """
     Steps without a ground; None is a gap.
 
-    >>> line_path([38, None, 19, 57], 76)
+    >>> draw_line([38, None, 19, 57], 76)
     'M0 38H1M2 57H3V19H4'
     """
-    return "".join(f"M{_short(begin * each)} " + _steps(values, begin, end, full, each)[1:]
-                   for begin, end in _runs(values))
+    return "".join(f"M{_format_coordinate(begin * each)} "
+                   + _draw_steps(values, begin, end, full, each)[1:]
+                   for begin, end in _find_runs(values))
 
 
-def _steps(values: Sequence[float | None], begin: int, end: int, full: float,
-           each: float) -> str:
+def _draw_steps(values: Sequence[float | None], begin: int, end: int, full: float,
+                each: float) -> str:
     parts: list[str] = []
     last = None
     for number in range(begin, end):
-        y = _short(_height(values[number] or 0, full))
+        y = _format_coordinate(_scale_height(values[number] or 0, full))
         if y == last:
-            parts[-1] = f"H{_short((number + 1) * each)}"
+            parts[-1] = f"H{_format_coordinate((number + 1) * each)}"
         else:
-            parts += [f"V{y}", f"H{_short((number + 1) * each)}"]
+            parts += [f"V{y}", f"H{_format_coordinate((number + 1) * each)}"]
             last = y
     return "".join(parts)
 
 
-def bars_path(values: Sequence[float | None], full: float, each: float = 1) -> str:
+def draw_bars(values: Sequence[float | None], full: float, each: float = 1) -> str:
     """
-    Bars with room between them; None and 0 have none.
+    Return the path of the bars, with gaps between them; None and 0 have no bar.
 
-    >>> bars_path([38, None, 76], 76)
+    >>> draw_bars([38, None, 76], 76)
     'M.12 76V38H.88V76ZM2.12 76V0H2.88V76Z'
     """
     return "".join(
-        f"M{_short((number + 0.12) * each, 2)} {PLOT}V{_short(_height(value, full))}"
-        f"H{_short((number + 0.88) * each, 2)}V{PLOT}Z"
+        f"M{_format_coordinate((number + 0.12) * each, 2)} "
+        f"{PLOT}V{_format_coordinate(_scale_height(value, full))}"
+        f"H{_format_coordinate((number + 0.88) * each, 2)}V{PLOT}Z"
         for number, value in enumerate(values) if value)
 
 
-def gaps_path(values: Sequence[float | None], each: float = 1) -> str:
+def draw_gaps(values: Sequence[float | None], each: float = 1) -> str:
     """
-    The whole height where nothing is known.
+    Return the path of the grey areas, of full height, where values are unknown.
 
-    >>> gaps_path([23, None, None, 37])
+    >>> draw_gaps([23, None, None, 37])
     'M1 0H3V76H1Z'
     """
     unknown = [None if value is not None else 0 for value in values]
-    return "".join(f"M{_short(begin * each)} 0H{_short(end * each)}V{PLOT}H{_short(begin * each)}Z"
-                   for begin, end in _runs(unknown))
+    return "".join(f"M{_format_coordinate(begin * each)} "
+                   f"0H{_format_coordinate(end * each)}V{PLOT}H{_format_coordinate(begin * each)}Z"
+                   for begin, end in _find_runs(unknown))
 
 
-def _runs(values: Sequence[float | None]) -> Iterator[tuple[int, int]]:
-    """(begin, end) of each run of known values."""
+def _find_runs(values: Sequence[float | None]) -> Iterator[tuple[int, int]]:
+    """Yield (begin, end) of each run of known values."""
     begin = None
     for number, value in enumerate(values):
         if value is None:
@@ -334,7 +349,7 @@ def _runs(values: Sequence[float | None]) -> Iterator[tuple[int, int]]:
         yield begin, len(values)
 
 
-def _short(value: float, digits: int = 1) -> str:
+def _format_coordinate(value: float, digits: int = 1) -> str:
     """A coordinate in few characters."""
     text = f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:.0f}"
     text = text[1:] if text.startswith("0.") else text

@@ -1,74 +1,91 @@
 """
-What changed from one job to another: where the bounds of a number do not overlap it has changed, at
-least by what lies between them; where they overlap, and are no exact and equal numbers, it cannot
-be told.
+Changes from one job to another: where the bounds of a number do not overlap, it changed at least by
+the space between them; where they overlap, and are no exact and equal numbers, the change is
+unknown.
 
 The comparison of B with A is the mirror of that of A with B: the same rows in the same order.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
 from math import inf, log2, sqrt
+from typing import TYPE_CHECKING
 
-from iostats.report.diff.numbers import AMOUNTS, REQUESTS_TO, Bounds
+from iostats.base.named_tuple import NamedTuple
+from iostats.report.diff.numbers import AMOUNTS, OSTS_USED, REQUESTS_TO, Bounds
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
-    from iostats.report.advice.finding import Finding
     from iostats.report.diff.numbers import JobNumbers
+    from iostats.report.findings.finding import Finding
 
-ROSE, FELL, OPEN = "rose", "fell", "cannot be told"
+ROSE, FELL, UNCERTAIN = "rose", "fell", "uncertain"
 
-NumberChange = namedtuple("NumberChange", "file_system metric kind a b direction ratio "
-                          "per_node_hour score")
-NumberChange.__doc__ = """
-A number that is not the same in both, or of which that cannot be told.
 
-Attributes:
-    file_system: as Lustre calls it; "" where it is about the whole job.
-    kind: numbers.BYTES, ...
-    a, b: Bounds.
-    direction: ROSE or FELL from a to b, or OPEN.
-    ratio: (least, most) of b / a; most may be inf, as of what was 0.  For FELL it is below 1.
-    per_node_hour: the same of both by the hours of their nodes; None where that says no more, or
-        is not known.
-    score: how much it matters; the highest first.
-"""
+class NumberChange(NamedTuple):
+    """A number that differs between the two, or may differ."""
 
-JobComparison = namedtuple("JobComparison", "a b changes open_ones same unknown only_in "
-                        "perhaps_only_in findings is_by_node_hour")
-JobComparison.__doc__ = """
-Attributes:
-    a, b: JobNumbers.
-    changes: [NumberChange] that rose or fell, those that matter most first.
-    open_ones: [NumberChange] that cannot be told.
-    same: how many numbers that are not 0 are the same in both.
-    unknown: [(file system, layer, "a" or "b")]: what is known of the other one alone.
-    only_in: {"a": [...], "b": [...]}: file systems that one of them alone has used.
-    perhaps_only_in: the same, where nodes of the other one are missing, which may have used them.
-    findings: {"gone": [Finding], "new": [Finding], "perhaps_gone": ..., "perhaps_new": ...}, where
-        the other one's numbers may be too low, or too high, to tell; None where they are not known
-        of both.
-    is_by_node_hour: nodes or times differ, so that amounts also stand by node-hours.
-"""
+    file_system: str    # as Lustre calls it; "" where it is about the whole job
+    metric: str
+    kind: str           # numbers.BYTES, ...
+    # a, b: Bounds
+    a: Bounds
+    b: Bounds
+    direction: str      # ROSE or FELL from a to b, or OPEN
+    # (least, most) of b / a; most may be inf, as of what was 0.  For FELL it is below 1.
+    ratio: tuple[float, float]
+    # the same of both by the hours of their nodes; None where that says no more, or is not known
+    per_node_hour: tuple[float, float] | None
+    score: float        # how much it matters; the highest first
 
-_ALIKE = 1.1                    # a change by less than this factor is a small one
-_LITTLE = 0.02                  # so is one with a score below this
+
+class JobComparison(NamedTuple):
+    """
+    The comparison of two jobs, A and B.
+
+    Attributes:
+        a, b: JobNumbers.
+        changes: [NumberChange] that rose or fell, those that matter most first.
+        uncertain: [NumberChange] that may have changed.
+        same: how many numbers that are not 0 are the same in both.
+        unknown: [(file system, layer, "a" or "b")]: what is known of the other one alone.
+        only_in: {"a": [...], "b": [...]}: file systems that one of them alone has used.
+        perhaps_only_in: the same, where nodes of the other one are missing, which may have used
+            them.
+        findings: those of one of them alone: "resolved" (of A) and "new" (of B); "perhaps_resolved"
+            and "perhaps_new" where the other one's numbers are bounds; None where they are not
+            known of both.
+        is_by_node_hour: nodes or times differ, so that amounts also stand by node-hours.
+    """
+
+    a: JobNumbers
+    b: JobNumbers
+    changes: list[NumberChange]
+    uncertain: list[NumberChange]
+    same: int
+    unknown: list[tuple[str, str, str]]
+    only_in: dict[str, list[str]]
+    perhaps_only_in: dict[str, list[str]]
+    findings: dict[str, list[Any]] | None
+    is_by_node_hour: bool
+
+
+_SAME_HOURS_FACTOR = 1.1        # a change by less than this factor is a small one
+_SMALL_SHARE = 0.02             # so is one with a score below this
 _MOST_LOG = 10.0
 
 
-def compared(a: JobNumbers, b: JobNumbers, of_a: Sequence[Finding] | None = None,
-             of_b: Sequence[Finding] | None = None) -> JobComparison:
-    """What changed from `a` to `b`; `of_a`, `of_b`: their findings, where these are known."""
-    in_a, in_b = _used(a), _used(b)
+def compare_jobs(a: JobNumbers, b: JobNumbers, of_a: Sequence[Finding] | None = None,
+                 of_b: Sequence[Finding] | None = None) -> JobComparison:
+    """Compare the numbers of `a` and `b`; `of_a`, `of_b`: their findings, or None if unknown."""
+    in_a, in_b = _find_used(a), _find_used(b)
     only = {side: [] if there.facts["short"] else sorted(used - set(there.file_systems))
             for side, used, there in (("a", in_a, b), ("b", in_b, a))}
     one_mdt = {name for name in a.file_systems
-               if len(_mdts(a, name)) == 1 and _mdts(a, name) == _mdts(b, name)}
-    by_hour = _differ(a, b)
+               if len(_find_mdts(a, name)) == 1 and _find_mdts(a, name) == _find_mdts(b, name)}
+    by_hour = _have_other_hours(a, b)
     hours = (a.node_hours / b.node_hours if by_hour and a.node_hours and b.node_hours else None)
     changes: list[NumberChange] = []
     open_ones: list[NumberChange] = []
@@ -80,102 +97,108 @@ def compared(a: JobNumbers, b: JobNumbers, of_a: Sequence[Finding] | None = None
             continue
         if name in one_mdt and key[1].startswith(REQUESTS_TO):
             continue                        # it is REQUESTS
-        one, other = _of(a, key), _of(b, key)
-        if one is None or other is None:
+        before, after = _find_number(a, key), _find_number(b, key)
+        if before is None or after is None:
             continue
-        if one[:2] == other[:2] and (one.low == one.high or is_same_job):
-            same += one.low != 0
+        if before[:2] == after[:2] and (before.low == before.high or is_same_job):
+            same += before.low != 0
             continue
-        change = _change(key, one, other, hours)
-        (open_ones if change.direction == OPEN else changes).append(change)
+        change = _make_change(key, before, after, hours)
+        (open_ones if change.direction == UNCERTAIN else changes).append(change)
     unknown = sorted((name, layer, side) for side, here, there in (("a", a, b), ("b", b, a))
                      for name, layer in here.unknown - there.unknown
                      if name in there.file_systems)
-    sure = {side: only[side] if _is_whole(there) else [] for side, there in (("a", b), ("b", a))}
+    sure = {side: only[side] if _is_complete(there) else [] for side, there in (("a", b), ("b", a))}
     return JobComparison(
-        a, b, sorted(changes, key=_order), sorted(open_ones, key=_order), same, unknown, sure,
-        {side: [one for one in only[side] if one not in sure[side]] for side in only},
-        _findings(a, b, of_a, of_b) if of_a is not None and of_b is not None else None, by_hour)
+        a, b, sorted(changes, key=_rank_change), sorted(open_ones, key=_rank_change), same, unknown,
+        sure,
+        {side: [name for name in only[side] if name not in sure[side]] for side in only},
+        _compare_findings(a, b, of_a, of_b) if of_a is not None and of_b is not None else None,
+        by_hour)
 
 
 def is_small(change: NumberChange) -> bool:
-    """Whether it is shown with --all alone."""
-    least, most = change.ratio
-    return bool(change.score < _LITTLE or (
-        1 / _ALIKE < least < _ALIKE and 1 / _ALIKE < most < _ALIKE))
+    """Whether a change is shown only with --all."""
+    least, highest = change.ratio
+    return bool(change.score < _SMALL_SHARE or (
+        1 / _SAME_HOURS_FACTOR < least < _SAME_HOURS_FACTOR
+        and 1 / _SAME_HOURS_FACTOR < highest < _SAME_HOURS_FACTOR))
 
 
-def _order(change: NumberChange) -> tuple[float, str, str]:
+def _rank_change(change: NumberChange) -> tuple[float, str, str]:
     return -float(change.score), change.file_system, change.metric
 
 
-def _used(one: JobNumbers) -> set[str]:
-    """File systems on which something was done, as far as is known."""
-    return {name for (name, _), bounds in one.numbers.items() if name and bounds.low > 0}
+def _find_used(numbers: JobNumbers) -> set[str]:
+    """List the file systems with I/O, as far as known."""
+    return {name for (name, _), bounds in numbers.numbers.items() if name and bounds.low > 0}
 
 
-def _mdts(one: JobNumbers, file_system: str) -> set[str]:
-    return {metric for name, metric in one.numbers
+def _find_mdts(numbers: JobNumbers, file_system: str) -> set[str]:
+    return {metric for name, metric in numbers.numbers
             if name == file_system and metric.startswith(REQUESTS_TO)}
 
 
-def _differ(a: JobNumbers, b: JobNumbers) -> bool:
-    """Whether nodes differ, or times by more than a tenth."""
+def _have_other_hours(a: JobNumbers, b: JobNumbers) -> bool:
+    """True if the numbers of nodes differ, or the times by more than a tenth."""
     if a.facts["nodes"] != b.facts["nodes"]:
         return True
     times = a.facts["elapsed_s"], b.facts["elapsed_s"]
     if None in times or 0 in times:
         return bool(times[0] != times[1])
-    return bool(max(times) / min(times) > _ALIKE)
+    return bool(max(times) / min(times) > _SAME_HOURS_FACTOR)
 
 
-def _of(one: JobNumbers, key: tuple[str, str]) -> Bounds | None:
-    """A number; 0 of an operation that has not happened, where all operations are known."""
-    found: Bounds | None = one.numbers.get(key)
-    if found is None:
-        found = one.absent.get((key[0], key[1].partition(" ")[0]))
-    return found
+def _find_number(numbers: JobNumbers, key: tuple[str, str]) -> Bounds | None:
+    """Return a number; 0 for an operation that did not happen, if all operations are known."""
+    bounds: Bounds | None = numbers.numbers.get(key)
+    if bounds is None:
+        bounds = numbers.absent.get((key[0], key[1].partition(" ")[0]))
+    return bounds
 
 
-def _change(key: tuple[str, str], a: Bounds, b: Bounds, hours: float | None) -> NumberChange:
+def _make_change(key: tuple[str, str], a: Bounds, b: Bounds, hours: float | None) -> NumberChange:
     rose, fell = b.low > a.high, b.high < a.low
-    ratio = _by(b.low, a.high), _by(b.high, a.low)
+    ratio = _divide(b.low, a.high), _divide(b.high, a.low)
     # The same division for the mirror, which has to have the same order.
-    times = _by(b.low, a.high) if rose else _by(a.low, b.high) if fell else 2.0
+    times = _divide(b.low, a.high) if rose else _divide(a.low, b.high) if fell else 2.0
     size = min(_MOST_LOG, log2(times)) if times < inf else _MOST_LOG
     by_hour = None
-    if hours is not None and a.kind in AMOUNTS and key[0]:
+    if hours is not None and a.kind in AMOUNTS and key[0] and key[1] != OSTS_USED:
         by_hour = ratio[0] * hours, ratio[1] * hours
-    return NumberChange(*key, a.kind, a, b, ROSE if rose else FELL if fell else OPEN, ratio,
+    return NumberChange(*key, a.kind, a, b, ROSE if rose else FELL if fell else UNCERTAIN, ratio,
                         by_hour, size * sqrt(max(a.weight, b.weight)))
 
 
-def _by(number: float, other: float) -> float:
-    """number / other, which may be 0, or inf."""
-    if other == inf or number == 0:
+def _divide(number: float, divisor: float) -> float:
+    """Divide; the divisor may be 0, the result infinite."""
+    if divisor == inf or number == 0:
         return 0.0
-    return number / other if other else inf
+    return number / divisor if divisor else inf
 
 
-def _findings(a: JobNumbers, b: JobNumbers, of_a: Sequence[Finding],
-              of_b: Sequence[Finding]) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {"gone": [], "new": [], "perhaps_gone": [], "perhaps_new": []}
-    for what, here, there, other in (("gone", of_a, of_b, b), ("new", of_b, of_a, a)):
-        known = {(one.id, one.file_system) for one in there}
-        for one in here:
-            if (one.id, one.file_system) not in known:
-                sure = _is_exact(other, one.file_system)
-                found[what if sure else f"perhaps_{what}"].append(one)
-    return found
+def _compare_findings(a: JobNumbers, b: JobNumbers, of_a: Sequence[Finding],
+                      of_b: Sequence[Finding]) -> dict[str, list[Finding]]:
+    compared: dict[str, list[Finding]] = {
+        "resolved": [], "new": [], "perhaps_resolved": [], "perhaps_new": []}
+    for change, here, there, missing_in in (("resolved", of_a, of_b, b), ("new", of_b, of_a, a)):
+        findings_there = {(finding.id, finding.file_system) for finding in there}
+        for finding in here:
+            if (finding.id, finding.file_system) not in findings_there:
+                sure = _is_exact(missing_in, finding.file_system)
+                compared[change if sure else f"perhaps_{change}"].append(finding)
+    return compared
 
 
-def _is_whole(one: JobNumbers) -> bool:
+def _is_complete(numbers: JobNumbers) -> bool:
     """Whether all its nodes have reported, as far as is known."""
-    return bool(one.facts["reported"] in (None, one.facts["nodes"]))
+    return bool(numbers.facts["reported"] in (None, numbers.facts["nodes"]))
 
 
-def _is_exact(one: JobNumbers, file_system: str) -> bool:
-    """Whether a rule that does not hold of a file system is known not to: no number is a bound."""
-    return _is_whole(one) and not one.facts["shared_nodes"] and all(
-        bounds.low == bounds.high for (name, _), bounds in one.numbers.items()
+def _is_exact(numbers: JobNumbers, file_system: str) -> bool:
+    """
+    Whether a file system certainly breaks no rule that the other one breaks: no number is a bound.
+    """
+    return _is_complete(numbers) and not numbers.facts["shared_nodes"] and all(
+        bounds.low == bounds.high for (name, _), bounds in numbers.numbers.items()
         if name in ("", file_system))

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from iostats.base.errors import one_line
-from iostats.base.text import cut, width_of
+from iostats.base.text import cut, measure_width
 from iostats.report.charts import style
 
 _LONGEST_NAME = 60                  # columns that are shown of a name
@@ -21,78 +21,80 @@ _UNBROKEN = 24                      # columns of a word that is not broken
 
 
 @lru_cache(maxsize=1)
-def environment() -> Environment:
+def make_environment() -> Environment:
     """The templates of this package, with the filters of this module."""
-    found = Environment(loader=PackageLoader("iostats.report.html"), autoescape=True,
-                        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                        keep_trailing_newline=True)
-    found.filters.update(name=name, said=said, moment=moment, bar=bar, label=label)
-    return found
+    environment = Environment(loader=PackageLoader("iostats.report.html"), autoescape=True,
+                              undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+                              keep_trailing_newline=True)
+    environment.filters.update(name=format_name, sentence=format_sentence, moment=format_moment,
+                               bar=make_bar,
+                               label=wrap_label)
+    return environment
 
 
-def name(text: str, most: int = _LONGEST_NAME) -> Markup:
+def format_name(text: str, limit: int = _LONGEST_NAME) -> Markup:
     """
-    A name that came from elsewhere: on its own for the direction of writing, with what would not
-    be seen made visible, and cut, with (most of) the whole name in its title.
+    Return an untrusted name as markup: isolated in its direction of writing, with invisible
+    characters made visible, and cut to `limit`; its title has (most of) the whole name.
 
-    >>> name("<b>")
+    >>> format_name("<b>")
     Markup('<bdi>&lt;b&gt;</bdi>')
-    >>> name("abcdef", 4)
+    >>> format_name("abcdef", 4)
     Markup('<bdi class="long" title="abcdef">abc…</bdi>')
     """
     shown = one_line(text)
-    if len(shown) <= most and width_of(shown) <= most:
+    if len(shown) <= limit and measure_width(shown) <= limit:
         if max(map(len, shown.split()), default=0) > _UNBROKEN:
             return Markup('<bdi class="long">{}</bdi>').format(shown)
         return Markup("<bdi>{}</bdi>").format(shown)
     title = shown if len(shown) <= _LONGEST_TITLE else shown[:_LONGEST_TITLE] + "…"
-    begin = cut(shown[:most + 1], most)[:-1]
+    begin = cut(shown[:limit + 1], limit)[:-1]
     return Markup('<bdi class="long" title="{}">{}…</bdi>').format(title, begin)
 
 
-def said(text: str) -> Markup:
-    """A sentence, in which there may be names: as of `name`, but longer."""
-    return name(text, _LONGEST_TEXT)
+def format_sentence(text: str) -> Markup:
+    """Return a sentence that may contain names as markup, like `name`, but longer."""
+    return format_name(text, _LONGEST_TEXT)
 
 
-def label(text: str) -> str:
+def wrap_label(text: str) -> str:
     """A name for an attribute."""
     return cut(one_line(text)[:_LONGEST_TITLE], 2 * _LONGEST_NAME)
 
 
-def moment(seconds: float | None) -> Markup:
+def format_moment(seconds: float | None) -> Markup:
     """A moment as local time with its zone; "-" where it is not known, or cannot be."""
     try:
         if seconds is None:
             return Markup("-")
         local = datetime.fromtimestamp(seconds, timezone.utc).astimezone()
-    except (ValueError, OverflowError, OSError):                # some clock said so
+    except (ValueError, OverflowError, OSError):                # some clock sentence so
         return Markup("-")
     return Markup('<time datetime="{}">{}</time>').format(
         f"{local:%Y-%m-%dT%H:%M:%S%z}", f"{local:%Y-%m-%d %H:%M:%S %z}")
 
 
-def bar(share: float, kind: str = "all") -> Markup:
-    """A share from 0 to 1 as a bar; what it shows stands beside it as text."""
+def make_bar(share: float, kind: str = "all") -> Markup:
+    """Draw a share from 0 to 1 as a bar; its number stands beside it as text."""
     percent = f"{100 * max(0.0, min(1.0, share)):.1f}"
     return Markup('<svg class="bar" aria-hidden="true"><rect class="c-{}" width="{}%" '
                   'height="100%"/></svg>').format(kind, percent)
 
 
-def css() -> str:
+def load_css() -> str:
     """All rules of the report's page, with its charts, light and dark; for web pages as well."""
-    themes = (f":root{{color-scheme:light dark;{style.variables(style.LIGHT)}}}\n"
-              f"@media (prefers-color-scheme:dark){{:root{{{style.variables(style.DARK)}}}}}\n"
-              f"@media print{{:root{{color-scheme:light;{style.variables(style.LIGHT)}}}}}\n")
-    return themes + style.rules() + _file("report.css")
+    themes = (f":root{{color-scheme:light dark;{style.make_variables(style.LIGHT)}}}\n"
+              f"@media (prefers-color-scheme:dark){{:root{{{style.make_variables(style.DARK)}}}}}\n"
+              f"@media print{{:root{{color-scheme:light;{style.make_variables(style.LIGHT)}}}}}\n")
+    return themes + style.make_rules() + _read_file("report.css")
 
 
-def script() -> str:
-    """What adds tooltips to the charts."""
-    return _file("report.js")
+def load_script() -> str:
+    """Return the JavaScript that adds tooltips to the charts."""
+    return _read_file("report.js")
 
 
-def _file(file: str) -> str:
-    env = environment()
+def _read_file(file: str) -> str:
+    env = make_environment()
     assert env.loader is not None
     return env.loader.get_source(env, file)[0]

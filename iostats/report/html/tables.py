@@ -4,114 +4,127 @@ The tables of a job's page: headings and rows of text, of which templates make H
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
 
-from iostats.base.units import amount_text, bytes_text, percent_text, range_text
-from iostats.load.time_lines import total
+from iostats.base.config import Config
+from iostats.base.named_tuple import NamedTuple
+from iostats.base.units import format_amount, format_bytes, format_percent, format_range
+from iostats.load.time_lines import JobHistory, compute_total
 from iostats.lustre.metric_meanings import METRICS
-from iostats.lustre.metrics import operations_in
+from iostats.lustre.metrics import count_all_operations
 from iostats.node import sources
+from iostats.report import storage_server_tables
 from iostats.report.accounting_comment import OTHERS
-from iostats.report.explanation import metrics_of
+from iostats.report.event_tables import EventRow
+from iostats.report.explanation import select_metrics
 from iostats.report.job_numbers import (
     APPLICATION,
     BY_NODE,
+    IMPORTED,
     NETWORK,
     SERVERS,
-    most_asked,
-    request_size_text,
-    sides_of,
-    transfers_of,
-    with_calls,
+    add_read_and_write,
+    find_most_frequent,
+    format_request_size,
+    make_sides,
+    make_transfers,
+    name_metadata_server,
 )
-from iostats.report.text_table import busiest_of, bytes_of_programs
+from iostats.report.text_table import find_busiest, format_metric_name, format_program_bytes
+from iostats.totals import nfs_values
 from iostats.totals.bounds import (
+    get_mark,
     mark,
-    mark_of_layer,
-    mark_of_node_mean,
-    mark_of_operation,
-    mark_of_ratio,
-    mark_of_source,
-    marks_of_spread,
+    mark_layer,
+    mark_metadata,
+    mark_operation,
+    mark_ratio,
+    mark_source,
+    mark_spread,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from iostats.load.time_lines import JobHistory
-    from iostats.report.event_tables import EventRow
-    from iostats.totals.record import FileSystemRecord, NodesFileSystem, Record, ServersFileSystem
+from iostats.totals.disk_values import LOCAL_DISKS
+from iostats.totals.record import FileSystemRecord, NodesFileSystem, Record, ServersFileSystem
 
 MOST_ROWS = 40                      # of one table of operations or counters
 _MOST_TARGETS = 20
+_SHORTEST_US = 500                  # less is shown as 0.000 s
 _DONE = {"read": "Read", "write": "Written"}
 _BY = {APPLICATION: "by the application", NETWORK: "over the network",
        SERVERS: "on OSS and MDS, by job id", BY_NODE: "on OSS and MDS, by its nodes"}
 
-PageTable = namedtuple("PageTable", "title about headings left rows rest", defaults=("",))
-PageTable.__doc__ = """
-A table.
 
-Attributes:
-    title: its caption.
-    about: a sentence on its numbers, or "".
-    headings: [text] of the columns.
-    left: how many of the first columns are text; the others are numbers.
-    rows: [[text, or a ShareCell]]; the first cell of a row is its heading.
-    rest: what is not in it, or "".
-"""
+class PageTable(NamedTuple):
+    """A table."""
 
-ShareCell = namedtuple("ShareCell", "share kind text")
-ShareCell.__doc__ = """A cell with a bar of `share` (0 to 1) beside its text; `kind`: of a curve."""
+    title: str              # its caption
+    about: str              # a sentence on its numbers, or ""
+    headings: list[str]     # [text] of the columns
+    left: int               # how many of the first columns are text; the others are numbers
+    rows: list[list[Any]]   # [[text, or a ShareCell]]; the first cell of a row is its heading
+    rest: str = ""          # what is not in it, or ""
 
 
-def file_systems(shown: Sequence[FileSystemRecord], units: str) -> PageTable:
-    """What programs read, wrote and did, a row for each file system."""
+class ShareCell(NamedTuple):
+    """A cell with a bar of `share` (0 to 1) beside its text; `kind`: of a curve."""
+
+    share: float
+    kind: str
+    text: str
+
+
+def make_file_system_table(shown: Sequence[FileSystemRecord], units: str) -> PageTable:
+    """Make the table of bytes and operations, a row for each file system."""
     rows = []
     for fs in shown:
+        if not fs.application and not fs.network and fs.sources and fs.name != LOCAL_DISKS:
+            continue                                                # other counters alone
         rows.append([
             fs.label,
-            *(bytes_of_programs(fs, f"{way}_bytes", units) for way in ("read", "write")),
-            "-" if fs.operations is None else _marked(
-                mark(fs, "operations"), f"{operations_in(fs.operations):,}"),
-            *(_layer(fs.network, f"{way}_bytes", units) for way in ("read", "write"))])
+            *(format_program_bytes(fs, f"{direction}_bytes", units)
+              for direction in ("read", "write")),
+            "-" if fs.operations is None else _format_marked(
+                mark(fs, "operations"), f"{count_all_operations(fs.operations):,}"),
+            *(_format_layer(fs.network, f"{direction}_bytes", units)
+              for direction in ("read", "write"))])
     return PageTable("File systems", "", ["File system", "Read", "Written", "Operations",
                                           "Network read", "Network written"],
-                     1, rows[:MOST_ROWS], _rest(rows, MOST_ROWS))
+                     1, rows[:MOST_ROWS], _describe_rest(rows, MOST_ROWS))
 
 
-def _marked(sign: str, text: str) -> str:
+def _format_marked(sign: str, text: str) -> str:
     return sign + text
 
 
-def _layer(numbers: dict[str, Any] | None, metric: str, units: str) -> str:
+def _format_layer(numbers: dict[str, Any] | None, metric: str, units: str) -> str:
     value = None if numbers is None else numbers[metric]
     if value is None:
         return "-"
-    return _marked(mark_of_layer(numbers), bytes_text(value, units) if metric.endswith("_bytes")
-                   else f"{value:,}")
+    return _format_marked(mark_layer(numbers), format_bytes(value, units)
+                          if metric.endswith("_bytes")
+                          else f"{value:,}")
 
 
-def transfers(fs: FileSystemRecord, units: str) -> PageTable:
+def make_transfer_table(fs: FileSystemRecord, units: str) -> PageTable:
     """Bytes, calls and their mean size, by the application and over the network."""
-    rows = [[f"{_DONE[one.way]} {_BY[one.layer]}",
-             "-" if one.total is None else _marked(one.of_bytes, bytes_text(one.total, units)),
-             "-" if one.count is None else _marked(one.of_calls, f"{one.count:,}"),
-             "-" if one.mean is None else _marked(
-                 one.of_mean, bytes_text(one.total // one.count, units))]
-            for one in transfers_of(fs)]
+    rows = [[f"{_DONE[transfer.direction]} {_BY[transfer.layer]}",
+             "-" if transfer.total is None
+             else _format_marked(transfer.of_bytes, format_bytes(transfer.total, units)),
+             "-" if transfer.count is None else
+             _format_marked(transfer.of_calls, f"{transfer.count:,}"),
+             "-" if transfer.mean is None else _format_marked(
+                 transfer.of_mean, format_bytes(int(transfer.mean), units))]
+            for transfer in make_transfers(fs)]
     return PageTable("Transfers", "", ["Transfer", "Bytes", "Calls, requests", "Mean size"], 1,
                      rows)
 
 
-def operations(fs: FileSystemRecord) -> PageTable | None:
-    """Each operation: how often, and how long; those that took longest first."""
+def make_operation_table(fs: FileSystemRecord) -> PageTable | None:
+    """Make the table of operations with their number and time; the longest first."""
     low = mark(fs, "operations")
-    of_mean = mark_of_ratio(low, low)
-    busy = sorted(((name, row) for name, row in with_calls(fs).items() if row.count),
-                  key=lambda one: (-(one[1].seconds or 0), -one[1].count, one[0]))
+    of_mean = mark_ratio(low, low)
+    busy = sorted(((name, row) for name, row in add_read_and_write(fs).items() if row.count),
+                  key=lambda item: (-(item[1].seconds or 0), -item[1].count, item[0]))
     if not busy:
         return None
     whole = sum(row.seconds or 0 for _, row in busy)
@@ -119,151 +132,191 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
     for name, row in busy[:MOST_ROWS]:
         seconds = row.seconds
         rows.append([
-            name, _marked(mark_of_operation(fs, name), f"{row.count:,}"),
-            "-" if seconds is None else _marked(low, f"{seconds:,.3f}"),
-            "-" if seconds is None else _marked(of_mean, f"{seconds / row.count * 1000:,.3f}"),
-            "-" if row.stddev_s is None else _marked(of_mean, f"{row.stddev_s * 1000:,.3f}"),
-            "-" if seconds is None or not whole else _share(seconds / whole, "latency", of_mean)])
+            name, _format_marked(mark_operation(fs, name), f"{row.count:,}"),
+            "-" if seconds is None else _format_marked(low, f"{seconds:,.3f}"),
+            "-" if seconds is None
+            else _format_marked(of_mean, f"{seconds / row.count * 1000:,.3f}"),
+            "-" if row.stddev_s is None else _format_marked(of_mean, f"{row.stddev_s * 1000:,.3f}"),
+            "-" if seconds is None or not whole
+            else _make_share_cell(seconds / whole, "latency", of_mean)])
     return PageTable(
         "Operations and their time",
         "Seconds are of all threads of all nodes together, so they may be more than the job took; "
         "a create is also in its open.",
         ["Operation", "Count", "Seconds", "Mean ms", "Std. dev. ms", "Share of time"], 1, rows,
-        _rest(busy, MOST_ROWS))
+        _describe_rest(busy, MOST_ROWS))
 
 
-def _share(share: float, kind: str, sign: str) -> ShareCell:
-    return ShareCell(share, kind, _marked(sign, percent_text(share, bool(sign))))
+def _make_share_cell(share: float, kind: str, sign: str) -> ShareCell:
+    return ShareCell(share, kind, _format_marked(sign, format_percent(share, bool(sign))))
 
 
-def _rest(found: Sequence[Any], most: int) -> str:
-    return f"and {len(found) - most:,} more" if len(found) > most else ""
+def _describe_rest(rows: Sequence[Any], limit: int) -> str:
+    return f"and {len(rows) - limit:,} more" if len(rows) > limit else ""
 
 
-def metadata(fs: FileSystemRecord) -> PageTable | None:
-    """What each MDT was asked; the busiest first."""
-    low, of_mean = mark_of_source(fs, "md_stats"), mark_of_node_mean(fs, "md_stats")
+def make_metadata_table(fs: FileSystemRecord) -> PageTable | None:
+    """Make the table of requests to each MDT; the busiest first."""
+    low, of_mean = mark_metadata(fs)
     rows = []
-    targets = sorted(fs.metadata.items(), key=lambda one: (-one[1].requests, one[0]))
-    for target, found in targets[:_MOST_TARGETS]:
-        rate = found.per_second_per_node
-        rows.append([target, ", ".join(f"{name} {_marked(low, f'{count:,}')}"
-                                       for name, count in most_asked(found)) or "-",
-                     found.peak.node if found.peak else "-",
-                     _marked(low, f"{found.requests:,}"),
-                     "-" if rate is None else _marked(of_mean, f"{rate:,.1f}"),
-                     _marked(low, f"{found.peak.per_second:,.1f}") if found.peak else "-"])
+    targets = sorted(((server, requests) for server, requests in fs.metadata.items()
+                      if requests.requests or fs.kind not in nfs_values.BYTES_ALONE),
+                     key=lambda item: (-item[1].requests, item[0]))
+    for target, requests in targets[:_MOST_TARGETS]:
+        rate = requests.per_second_per_node
+        rows.append([target, ", ".join(f"{name} {_format_marked(low, f'{count:,}')}"
+                                       for name, count in find_most_frequent(requests)) or "-",
+                     requests.peak.node if requests.peak else "-",
+                     _format_marked(low, f"{requests.requests:,}"),
+                     "-" if rate is None else _format_marked(of_mean, f"{rate:,.1f}"),
+                     _format_marked(low, f"{requests.peak.per_second:,.1f}")
+                     if requests.peak else "-"])
     return PageTable(
-        "Metadata requests by MDT", "Rates are per second and node: the mean, and the peak of one "
-        "node over its whole time.",
-        ["MDT", "Most", "Peak node", "Requests", "Average", "Peak"], 3, rows,
-        _rest(targets, _MOST_TARGETS)) if rows else None
+        f"Metadata requests by {name_metadata_server(fs)}",
+        "Rates are per second and node: the mean, "
+        "and the peak of one node over its whole time.",
+        [name_metadata_server(fs), "Most", "Peak node", "Requests", "Average", "Peak"], 3, rows,
+        _describe_rest(targets, _MOST_TARGETS)) if rows else None
 
 
-def sizes(fs: FileSystemRecord) -> PageTable | None:
-    """How large the network requests were."""
-    low, rows = mark_of_source(fs, "rpc_stats"), []
-    for way, pages in (fs.request_pages or {}).items():
+def make_size_table(fs: FileSystemRecord) -> PageTable | None:
+    """Make the table of the sizes of network requests."""
+    low, rows = mark_source(fs, "rpc_stats"), []
+    for direction, pages in (fs.request_pages or {}).items():
         total = sum(pages.values())
-        rows += [[way, request_size_text(size), _marked(low, f"{count:,}"),
-                  _share(count / total, way, mark_of_ratio(low, low))]
+        rows += [[direction, format_request_size(size), _format_marked(low, f"{count:,}"),
+                  _make_share_cell(count / total, direction, mark_ratio(low, low))]
                  for size, count in pages.items() if count]
     return PageTable("Size of network requests", "A request carried up to this much (4 KiB "
                      "pages).", ["Direction", "Up to", "Requests", "Share"], 1,
-                     rows[:MOST_ROWS], _rest(rows, MOST_ROWS)) if rows else None
+                     rows[:MOST_ROWS], _describe_rest(rows, MOST_ROWS)) if rows else None
 
 
-def spread(fs: FileSystemRecord, nodes: int, units: str) -> PageTable | None:
-    """Least, median and most of a node, of each metric."""
+def make_spread_table(fs: FileSystemRecord, nodes: int, units: str) -> PageTable | None:
+    """Each metric's minimum, median and maximum over the nodes, without those that are all 0."""
     if nodes < 2 or not fs.per_node:
         return None
     rows = []
-    for name, found in list(fs.per_node.items())[:MOST_ROWS]:
-        marks = marks_of_spread(fs, name)
-        rows.append([name, busiest_of(found, marks), *(
-            _marked(sign, amount_text(name, found[at], units) if name.endswith("_bytes")
-                    else f"{found[at]:,}") for sign, at in zip(marks, ("min", "median", "max")))])
+    shown = [(name, spread) for name, spread in fs.per_node.items()
+             if not name.endswith("_us") or spread.max >= _SHORTEST_US]
+    for name, spread in shown[:MOST_ROWS]:
+        marks = mark_spread(fs, name)
+        rows.append([format_metric_name(name), find_busiest(spread, marks), *(
+            _format_marked(sign, format_amount(name, spread[at], units))
+            for sign, at in zip(marks, ("min", "median", "max")))])
     return PageTable("Spread over the nodes", "", ["Metric", "Busiest node", "Least", "Median",
                                                    "Most"], 2, rows,
-                     _rest(list(fs.per_node), MOST_ROWS))
+                     _describe_rest(shown, MOST_ROWS))
 
 
-def other_counters(fs: FileSystemRecord, units: str) -> PageTable | None:
-    """What has no place in the other tables."""
-    low = mark_of_source(fs, "llite")
-    rows = [["llite", name, _marked(low, amount_text(name, value, units) if name.endswith((
+def make_counter_table(fs: FileSystemRecord, units: str) -> PageTable | None:
+    """Make the table of counters that no other table has."""
+    low = mark_source(fs, "llite")
+    rows = [["llite", name, _format_marked(low, format_amount(name, value, units) if name.endswith((
              "_bytes", "_us")) else f"{value:,}")]
             for name, value in (fs.other or {}).items() if value]
-    rows += [[sources.title_of(source), name,
-              _marked(">= " if counted.lower_bound else "", amount_text(name, value, units))]
+    rows += [[sources.get_title(source), format_metric_name(name),
+              _format_marked(get_mark(counted.lower_bound, sources.is_upper_bound(source, name)),
+                             format_amount(name, value, units))]
              for source, counted in fs.sources.items() for name, value in counted.totals.items()]
     return PageTable("Other counters", "", ["Counter", "Metric", "Total"], 2, rows[:MOST_ROWS],
-                     _rest(rows, MOST_ROWS)) if rows else None
+                     _describe_rest(rows, MOST_ROWS)) if rows else None
 
 
-def phases(record: Record, idle: set[str], units: str) -> PageTable | None:
+def make_phase_table(record: Record, idle: set[str], units: str) -> PageTable | None:
     """One row for each part of the job and file system."""
     rows = []
     for phase in record.phases:
         for fs in (fs for fs in phase.file_systems if fs.name not in idle):
             rows.append([
                 phase.name, fs.label, f"{phase.elapsed_s:,.1f}",
-                *(bytes_of_programs(fs, f"{way}_bytes", units) for way in ("read", "write")),
-                "-" if fs.operations is None else _marked(
-                    mark(fs, "operations"), f"{operations_in(fs.operations):,}")])
+                *(format_program_bytes(fs, f"{direction}_bytes", units)
+                  for direction in ("read", "write")),
+                "-" if fs.operations is None else _format_marked(
+                    mark(fs, "operations"), f"{count_all_operations(fs.operations):,}")])
     return PageTable("Parts of this job", "", ["Part", "File system", "Seconds", "Read", "Written",
                                                "Operations"], 2, rows[:MOST_ROWS],
-                     _rest(rows, MOST_ROWS)) if rows else None
+                     _describe_rest(rows, MOST_ROWS)) if rows else None
 
 
-def both_sides(shown: Sequence[FileSystemRecord], harvested: Sequence[ServersFileSystem],
-               by_node: Sequence[NodesFileSystem], units: str) -> PageTable | None:
-    """What the nodes counted, and what the storage servers did."""
+def make_comparison_table(shown: Sequence[FileSystemRecord], harvested: Sequence[ServersFileSystem],
+                          by_node: Sequence[NodesFileSystem], units: str) -> PageTable | None:
+    """Make the table of the nodes' counts beside the storage servers' counts."""
     rows = [[side.label, _BY[side.counted_by], *(
-        "-" if value is None else _marked(
-            sign, bytes_text(value, units) if metric.endswith("_bytes") else f"{value:,}")
+        "-" if value is None else _format_marked(
+            sign, format_bytes(value, units) if metric.endswith("_bytes") else f"{value:,}")
         for metric, value, sign in side.numbers),
-        *(range_text(low, high, metric, units) for metric, low, high in side.bounds)]
-        for side in sides_of(shown, harvested, by_node)]
+        *(format_range(low, high, metric, units) for metric, low, high in side.bounds)]
+        for side in make_sides(shown, harvested, by_node)]
     return PageTable("Nodes and storage servers", "", ["File system", "Counted", "Read", "Written",
                                                        "Reads", "Writes", "Operations"],
-                     2, rows[:MOST_ROWS], _rest(rows, MOST_ROWS)) if rows else None
+                     2, rows[:MOST_ROWS], _describe_rest(rows, MOST_ROWS)) if rows else None
 
 
-def server_operations(fs: ServersFileSystem) -> PageTable | None:
+def make_imported_table(record: Record, config: Config) -> PageTable | None:
+    """Make the table of the totals that another tool has stored."""
+    if record.imported is None:
+        return None
+    return PageTable(
+        f"Imported from {record.imported.tool}", "The last totals that it has stored.",
+        ["File system", *IMPORTED.values()], 1,
+        [list(row) for row in storage_server_tables.list_imported_rows(record.imported, config)],
+        "")
+
+
+def make_part_tables(harvested: Sequence[ServersFileSystem], units: str) -> list[PageTable]:
+    """Make the tables of I/O by step and by program, those with most bytes."""
+    made = []
+    for heading, member in storage_server_tables.PARTS:
+        counted = [(fs, storage_server_tables.list_busiest(getattr(fs, member), units))
+                   for fs in harvested]
+        rows = [[fs.label, name, *(_format_marked(mark_layer(fs), text) for text in texts)]
+                for fs, busiest in counted for name, texts in storage_server_tables.sort_parts(
+                    busiest[:MOST_ROWS], heading)]
+        if rows:
+            made.append(PageTable(
+                f"By {heading.lower()}", "As the storage servers counted the requests of each.",
+                ["File system", heading, "Read", "Written", "Operations"], 2, rows[:MOST_ROWS],
+                _describe_rest([row for _, busiest in counted for row in busiest], MOST_ROWS)))
+    return made
+
+
+def make_server_operation_table(fs: ServersFileSystem) -> PageTable | None:
     """Operations of the job at the storage servers."""
-    low = mark_of_layer(fs)
-    rows = [[name, _marked(low, f"{row.count:,}"),
-             "-" if row.seconds is None else _marked(low, f"{row.seconds:,.3f}")]
+    low = mark_layer(fs)
+    rows = [[name, _format_marked(low, f"{row.count:,}"),
+             "-" if row.seconds is None else _format_marked(low, f"{row.seconds:,.3f}")]
             for name, row in fs.operations.items() if row.count]
     return PageTable(f"{fs.label}: operations at the storage servers", "",
                      ["Operation", "Count", "Seconds"], 1, rows[:MOST_ROWS],
-                     _rest(rows, MOST_ROWS)) if rows else None
+                     _describe_rest(rows, MOST_ROWS)) if rows else None
 
 
-def others(history: JobHistory, labels: dict[str, str], units: str) -> PageTable | None:
-    """Which other jobs loaded the targets that this one used, those with most bytes first."""
-    found = []
+def make_other_job_table(history: JobHistory, labels: dict[str, str],
+                         units: str) -> PageTable | None:
+    """Make the table of other jobs on the targets of this one, those with most bytes first."""
+    jobs = []
     for target in history.targets:
-        for other in target.others:
+        for job in target.others:
             read, written, requests = (
-                total(other.line, metric, history.began, history.ended)[0]
+                compute_total(job.line, metric, history.began, history.ended)[0]
                 for metric in ("read_bytes", "write_bytes", "requests"))
             if not (read or written or requests):
                 continue
-            found.append((-(read + written), -requests, [
+            jobs.append((-(read + written), -requests, [
                 labels.get(target.file_system, target.file_system), target.target,
-                other.job or "(another user's)", other.user or "-", bytes_text(read, units),
-                bytes_text(written, units), f"{requests:,}" if requests else "-"]))
-    found.sort(key=lambda one: one[:2])
+                job.job or "(another user's)", job.user or "-", format_bytes(read, units),
+                format_bytes(written, units), f"{requests:,}" if requests else "-"]))
+    jobs.sort(key=lambda row: row[:2])
     return PageTable(
         "Other jobs on the same targets", "While this job ran, as the storage servers counted it.",
         ["File system", "Target", "Job", "User", "Read", "Written", "Requests"], 4,
-        [row for *_, row in found[:_MOST_TARGETS]], _rest(found, _MOST_TARGETS)) if found else None
+        [row for *_, row in jobs[:_MOST_TARGETS]],
+        _describe_rest(jobs, _MOST_TARGETS)) if jobs else None
 
 
-def events(rows: Sequence[EventRow], more: int) -> PageTable:
-    """What went wrong; worst first."""
+def make_event_table(rows: Sequence[EventRow], more: int) -> PageTable:
+    """Make the table of events; the worst first."""
     words = {0: "info", 1: "warning", 2: "critical", 3: "fatal"}
     shown = [[row.time, words.get(row.severity, "-"),
               row.what + (f"; data {row.data}" if row.data else ""),
@@ -274,15 +327,16 @@ def events(rows: Sequence[EventRow], more: int) -> PageTable:
                      f"and {hidden:,} more" if hidden else "")
 
 
-def meanings(shown: Sequence[FileSystemRecord]) -> PageTable:
-    """What each number of the page is, and where it is from."""
+def make_meaning_table(shown: Sequence[FileSystemRecord]) -> PageTable:
+    """Make the table with the meaning and the source of each number of the page."""
     happened = {name for fs in shown for name, row in (fs.operations or {}).items() if row.count}
     happened -= {OTHERS}
-    rows = [[one.name, f"{one.meaning} {one.caveat}".strip(),
-             f"{one.source}: {one.counter}, {one.takes}; {one.unit}; since Lustre {one.since}"]
-            for one in metrics_of(happened)]
+    rows = [[metric.name, f"{metric.meaning} {metric.caveat}".strip(),
+             f"{metric.source}: {metric.counter}, {metric.takes}; {metric.unit}; "
+             f"since Lustre {metric.since}"]
+            for metric in select_metrics(happened)]
     rows += [[name, "Not known to this release of iostats: the kernel's counter of that name.",
-              f"llite: {name}"] for name in sorted(happened - {one.name for one in METRICS})[:9]]
+              f"llite: {name}"]
+             for name in sorted(happened - {metric.name for metric in METRICS})[:9]]
     return PageTable("What each number is", "", ["Number", "What it is", "Where it comes from"], 3,
                      rows)
-

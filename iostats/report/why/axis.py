@@ -4,11 +4,11 @@ Lines of different begins and widths on one axis of time.
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import TYPE_CHECKING
 
+from iostats.base.named_tuple import NamedTuple
 from iostats.load.time_lines import Line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Optional
@@ -18,28 +18,34 @@ if TYPE_CHECKING:
 _MOST = 4000                        # intervals; the site's server has up to 1000
 _COVERED = 0.9                      # of an interval has to be known, or it is not
 
-CommonAxis = namedtuple("CommonAxis", "began every_s count")
-CommonAxis.__doc__ = "`count` intervals of `every_s` seconds from `began`, in seconds since 1970."
+
+class CommonAxis(NamedTuple):
+    """A time axis: `count` intervals of `every_s` seconds from `began`, in seconds since 1970."""
+
+    began: float
+    every_s: float
+    count: int  # type: ignore[assignment]    # nobody needs tuple.count()
 
 
-def axis_of(line: Line | None, *others: Line | None) -> CommonAxis | None:
+def make_axis(line: Line | None, *more: Line | None) -> CommonAxis | None:
     """The CommonAxis with the intervals of `line`, on which the others lie too; None: no line."""
-    there = [one for one in (line, *others) if one is not None and one.every_s > 0 and length(one)]
+    there = [item for item in (line, *more) if item is not None and item.every_s > 0
+             and count_bins(item)]
     if line is None or line not in there:
         return None
     every_s = line.every_s
-    began = min(one.began for one in there)
+    began = min(item.began for item in there)
     began = line.began - every_s * -(-(line.began - began) // every_s)
-    ended = max(one.began + one.every_s * length(one) for one in there)
+    ended = max(item.began + item.every_s * count_bins(item) for item in there)
     return CommonAxis(began, every_s, max(0, min(_MOST, int(-(-(ended - began) // every_s)))))
 
 
-def length(line: Line) -> int:
-    """How many intervals a line has."""
+def count_bins(line: Line) -> int:
+    """Return the number of intervals of a line."""
     return max(map(len, line.amounts.values()), default=0)
 
 
-def on_axis(line: Line | None, metric: str, axis: CommonAxis) -> Amounts:
+def spread_over_axis(line: Line | None, metric: str, axis: CommonAxis) -> Amounts:
     """
     A metric's amount in each interval of the axis; None where it is not known.
 
@@ -61,8 +67,8 @@ def on_axis(line: Line | None, metric: str, axis: CommonAxis) -> Amounts:
     if abs(line.every_s - axis.every_s) < 1e-6 * axis.every_s and abs(shift - round(shift)) < 0.02:
         place = round(shift)
         cut = max(0, -place)
-        found = [None] * min(axis.count, max(0, place)) + list(amounts[cut:])
-        return (found + unknown)[:axis.count]
+        aligned = [None] * min(axis.count, max(0, place)) + list(amounts[cut:])
+        return (aligned + unknown)[:axis.count]
     known, sums = [0.0] * axis.count, [0.0] * axis.count
     for number, amount in enumerate(amounts):
         if amount is None:
@@ -78,7 +84,7 @@ def on_axis(line: Line | None, metric: str, axis: CommonAxis) -> Amounts:
     return [total / part if part >= _COVERED else None for total, part in zip(sums, known)]
 
 
-def middle(values: Iterable[float]) -> float:
-    """The value below which half of them lie; 0 of none."""
+def compute_upper_median(values: Iterable[float]) -> float:
+    """Return the median, the upper of two middle values; 0 without values."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else 0.0

@@ -1,5 +1,5 @@
 """
-Which OSTs and MDTs were slow for a job, and whose load that was.
+OSTs and MDTs that were slow for a job, and the jobs that loaded them.
 
 An interval is slow where the job's requests took twice their usual time.  It is another job's doing
 where the others' load had risen, and the job's own had not: where the target was as fast as usual
@@ -11,13 +11,13 @@ those of their load.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import namedtuple
+from typing import TYPE_CHECKING
 
+from iostats.base.named_tuple import NamedTuple
 from iostats.load.amounts import is_mdt
-from iostats.report.why.axis import middle
-from iostats.report.why.target_loads import load, loads_of
+from iostats.report.why.axis import compute_upper_median
+from iostats.report.why.target_loads import load, read_loads
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SLOW = 2.0                          # times the usual
 SLOW_ALONE = 3.0                    # where no load explains it
 _FEWEST, _FEWEST_ALONE = 3, 5       # slow intervals
-FEWEST_KNOWN = 8                    # intervals with a latency, or nothing is said of a target
+FEWEST_KNOWN = 8                    # intervals with a latency, or a target is not judged
 _SMALLEST_PART = 0.03               # of the time of all the job's requests
 _AS_MUCH = 0.8                      # of the job's own load: as much as in a slow interval
 _ROSE = 1.5                         # times: the load of others, where it explains anything
@@ -40,56 +40,57 @@ _EXPLAINED = 0.6                    # of the time lost in slow intervals
 _APART, _SURELY_APART = 0.75, 0.9   # of the pairs of a slow and another interval: more load in the
                                     # slow one (0.5 is chance)
 
-SlowTarget = namedtuple("SlowTarget", "loads places excess_us part factor is_others jobs more "
-                                      "began ended")
-SlowTarget.__doc__ = """
-A target that was slow for a job.
 
-Attributes:
-    loads: its TargetLoads.
-    places: [place on the axis] of the intervals it is about.
-    excess_us: by how much the job's requests took longer than usual, together.
-    part: that by the time of all the job's requests on all targets.
-    factor: by how much a request took longer than usual.
-    is_others: other jobs' load explains it; else none that is known does.
-    jobs: [(JobOnTarget, its part of the others' load)], of those with most of it.
-    more: how many others are known on the target.
-    began, ended: seconds since 1970 of the first and behind the last of the intervals.
-"""
+class SlowTarget(NamedTuple):
+    """A target that was slow for a job."""
+
+    loads: TargetLoads
+    places: list[int]   # [place on the axis] of the intervals it is about
+    excess_us: float    # by how much the job's requests took longer than usual, together
+    part: float         # that by the time of all the job's requests on all targets
+    factor: float       # by how much a request took longer than usual
+    is_others: bool     # other jobs' load explains it; else none that is known does
+    # [(JobOnTarget, its part of the others' load)], of those with most of it
+    jobs: list[tuple[JobOnTarget, float]]
+    more: int           # how many others are known on the target
+    # began, ended: seconds since 1970 of the first and behind the last of the intervals
+    began: float
+    ended: float
 
 
-def slow_targets(targets: Iterable[TargetHistory],
-                 without: Sequence[tuple[float, float]] = ()) -> tuple[list[SlowTarget], int]:
-    """
-    ([SlowTarget], most excess first; of how many targets enough was known to tell).
+def find_slow_targets(targets: Iterable[TargetHistory],
+                      without: Sequence[tuple[float, float]] = ()) -> tuple[list[SlowTarget], int]:
+    """Return ([SlowTarget], the slowest first; the number of targets with enough data to judge).
 
     `without`: [(began, ended)] of what explains itself: a target that was down.
     """
     targets = list(targets)
-    looked = [loads for one in targets for loads in [loads_of(one, [
-        peer for peer in targets if peer is not one and peer.file_system == one.file_system
-        and is_mdt(peer.target) == is_mdt(one.target)])] if loads is not None]
-    time_of_all = sum(_total(loads.busy_us) for loads in looked)
-    found, known = [], 0
-    for loads in looked:
-        if time_of_all and _total(loads.busy_us) >= _SMALLEST_PART * time_of_all:
-            slow, enough = _slow(loads, time_of_all, without)
-            known += enough
-            found += [slow] if slow else []
-    return sorted(found, key=lambda one: (-one.excess_us, one.loads.history.target)), known
+    readable = [loads for target in targets for loads in [read_loads(target, [
+        peer for peer in targets if peer is not target and peer.file_system == target.file_system
+        and is_mdt(peer.target) == is_mdt(target.target)])] if loads is not None]
+    time_of_all = sum(_sum_known(loads.busy_us) for loads in readable)
+    slow_ones, count_judged = [], 0
+    for loads in readable:
+        if time_of_all and _sum_known(loads.busy_us) >= _SMALLEST_PART * time_of_all:
+            slow, enough = _judge_target(loads, time_of_all, without)
+            count_judged += enough
+            slow_ones += [slow] if slow else []
+    return sorted(slow_ones,
+                  key=lambda target: (-target.excess_us, target.loads.history.target)), count_judged
 
 
-def _total(amounts: Iterable[float | None]) -> float:
+def _sum_known(amounts: Iterable[float | None]) -> float:
     return sum(amount for amount in amounts if amount is not None)
 
 
-def _slow(loads: TargetLoads, time_of_all: float,
-          without: Sequence[tuple[float, float]]) -> tuple[SlowTarget | None, bool]:
-    """(SlowTarget, or None where the target was not slow; whether enough is known to tell)."""
+def _judge_target(loads: TargetLoads, time_of_all: float,
+                  without: Sequence[tuple[float, float]]) -> tuple[SlowTarget | None, bool]:
+    """Return (SlowTarget or None if it was not slow, whether the data suffice to decide)."""
     axis = loads.axis
-    rows = {place: (slowness, own, others) for place, (slowness, own, others) in enumerate(zip(
+    rows = {place: (slowness, own, of_others)
+        for place, (slowness, own, of_others) in enumerate(zip(
         loads.slowness, loads.own, loads.others))
-        if slowness is not None and own is not None and others is not None
+        if slowness is not None and own is not None and of_others is not None
         and not any(began < axis.began + (place + 1) * axis.every_s
                     and axis.began + place * axis.every_s < ended for began, ended in without)}
     if len(rows) < FEWEST_KNOWN:
@@ -101,81 +102,81 @@ def _slow(loads: TargetLoads, time_of_all: float,
     excess = {place: (loads.busy_us[place] or 0) * (1 - 1 / rows[place][0]) for place in slow}
     lost = sum(excess.values())
     by_others: list[int] = []
-    for others in _loads_of_others(loads):
-        places = _explained(loads, rows, slow, fast, others)
+    for of_others in _list_other_loads(loads):
+        places = _find_explained(loads, rows, slow, fast, of_others)
         if sum(excess[place] for place in places) > sum(excess[place] for place in by_others):
             by_others = places
     if (len(by_others) >= _FEWEST
             and sum(excess[place] for place in by_others) >= _EXPLAINED * lost):
-        return _made(loads, by_others, excess, time_of_all, True), True
+        return _make_slow_target(loads, by_others, excess, time_of_all, True), True
     own_fast = sorted(rows[place][1] for place in fast)
-    alone = [place for place in _in_runs(set(slow), [*rows]) if rows[place][0] >= SLOW_ALONE
-             and _at_least(own_fast, _AS_MUCH * rows[place][1]) >= 3]
+    alone = [place for place in _find_runs(set(slow), [*rows]) if rows[place][0] >= SLOW_ALONE
+             and _count_at_least(own_fast, _AS_MUCH * rows[place][1]) >= 3]
     if (len(alone) >= _FEWEST_ALONE
             and sum(excess[place] for place in alone) >= _EXPLAINED * lost
             and not _go_together([rows[place][1] for place in alone], own_fast, _SURELY_APART)):
-        return _made(loads, alone, excess, time_of_all, False), True
+        return _make_slow_target(loads, alone, excess, time_of_all, False), True
     return None, True
 
 
-def _at_least(ordered: Sequence[float], least: float) -> int:
-    """How many of them are so much or more."""
+def _count_at_least(ordered: Sequence[float], least: float) -> int:
+    """Count the values that are `least` or more."""
     return len(ordered) - bisect_left(ordered, least)
 
 
-def _in_runs(slow: AbstractSet[int], known: Sequence[int]) -> list[int]:
+def _find_runs(slow: AbstractSet[int], known: Sequence[int]) -> list[int]:
     """Places of slow intervals that follow each other; a target hiccups now and then."""
-    found: list[int] = []
+    places: list[int] = []
     run: list[int] = []
     for place in (*known, -1):
         if place in slow:
             run.append(place)
         else:
-            found += run if len(run) >= _FEWEST else []
+            places += run if len(run) >= _FEWEST else []
             run = []
-    return found
+    return places
 
 
-def _loads_of_others(loads: TargetLoads) -> list[Amounts]:
-    """What may explain it: the load of all others together, and of each that is known."""
-    each = [load(other.line, loads.axis) for other in loads.history.others]
+def _list_other_loads(loads: TargetLoads) -> list[Amounts]:
+    """List the loads that may explain it: that of all others together, and of each known one."""
+    each = [load(job.line, loads.axis) for job in loads.history.others]
     return [loads.others, *([None if all_of is None else amount or 0.0
-                             for amount, all_of in zip(one, loads.others)] for one in each)]
+                             for amount, all_of in zip(of_job, loads.others)] for of_job in each)]
 
 
-def _explained(loads: TargetLoads, rows: dict[int, tuple[float, float, float]],
-               slow: Sequence[int], fast: Sequence[int], others: Amounts) -> list[int]:
-    """Places of the slow intervals that `others`, the load of some, explain."""
-    is_all = others is loads.others
-    there = {place: others[place] or 0.0 for place in rows}
+def _find_explained(loads: TargetLoads, rows: dict[int, tuple[float, float, float]],
+                    slow: Sequence[int], fast: Sequence[int], of_others: Amounts) -> list[int]:
+    """Return the places of slow intervals that the load `of_others` explains."""
+    is_all = of_others is loads.others
+    there = {place: of_others[place] or 0.0 for place in rows}
     if len(fast) >= _FEWEST:
-        own_usual = middle(rows[place][1] for place in fast)
+        own_usual = compute_upper_median(rows[place][1] for place in fast)
         below = [there[place] for place in fast]
     else:                                   # compared with the time in which the job was not there
         own_usual = 0.0
         below = loads.outside if is_all else [0.0]
-    usual = middle(below)
+    usual = compute_upper_median(below)
     rose = [place for place in slow
             if there[place] >= max((_ROSE if is_all else _CAME) * usual,
                                    _OF_OWN * rows[place][1],
                                    0 if is_all else _OF_OTHERS * rows[place][2])
             and there[place] > 0]
     own_fast = sorted(rows[place][1] for place in fast)
-    found = [place for place in rose
-             if _at_least(own_fast, _AS_MUCH * rows[place][1]) >= 2
+    rises = [place for place in rose
+             if _count_at_least(own_fast, _AS_MUCH * rows[place][1]) >= 2
              or there[place] - usual >= 1.5 * max(0.0, rows[place][1] - own_usual)]
-    if not found or not _go_together([there[place] for place in slow], below):
+    if not rises or not _go_together([there[place] for place in slow], below):
         return []
     if not is_all:
         # It has to be slow, mostly, when this one does as much.
-        least = 0.5 * middle(there[place] for place in found)
-        if sum(there[place] >= least for place in fast) > 0.5 * len(found):
+        least = 0.5 * compute_upper_median(there[place] for place in rises)
+        if sum(there[place] >= least for place in fast) > 0.5 * len(rises):
             return []
-    return found
+    return rises
 
 
 def _go_together(above: Sequence[float], below: Sequence[float], share: float = _APART) -> bool:
-    """Whether a load was higher in slow intervals than it was in the others."""
+    """Whether a load was higher in slow intervals than in the other ones."""
     ordered, won, at = sorted(below), 0, 0
     for value in sorted(above):
         while at < len(ordered) and ordered[at] < value:
@@ -184,26 +185,27 @@ def _go_together(above: Sequence[float], below: Sequence[float], share: float = 
     return bool(ordered) and won >= share * len(above) * len(ordered)
 
 
-def _made(loads: TargetLoads, places: list[int], excess: dict[int, float], time_of_all: float,
-          is_others: bool) -> SlowTarget:
+def _make_slow_target(loads: TargetLoads, places: list[int], excess: dict[int, float],
+                      time_of_all: float,
+                      is_others: bool) -> SlowTarget:
     axis, lost = loads.axis, sum(excess[place] for place in places)
     spent = sum(loads.busy_us[place] or 0 for place in places)
     inside = set(places)
     rises: list[tuple[float, JobOnTarget, float]] = []
     whole = sum(loads.others[place] or 0 for place in places)
-    for other in loads.history.others if is_others else ():
-        amounts = load(other.line, axis)
+    for job in loads.history.others if is_others else ():
+        amounts = load(job.line, axis)
         there = sum(amounts[place] or 0 for place in places)
         else_ = [amount or 0 for place, amount in enumerate(amounts) if place not in inside]
         usual = sum(else_) / len(else_) if else_ else 0.0
-        rises.append((there / len(places) - usual, other,
+        rises.append((there / len(places) - usual, job,
                       min(1.0, there / whole) if whole else 0.0))
     # Those whose load has risen, by how much of all that has.
-    rises.sort(key=lambda one: (-one[0], one[1].job))
+    rises.sort(key=lambda row: (-row[0], row[1].job))
     known = [amount or 0 for place, amount in enumerate(loads.others) if place not in inside]
     risen = max(whole / len(places) - (sum(known) / len(known) if known else 0.0),
                 max((rise for rise, _, _ in rises), default=0.0))
-    jobs = [(other, part) for rise, other, part in rises if rise >= _OF_RISE * risen > 0][:2]
+    jobs = [(job, part) for rise, job, part in rises if rise >= _OF_RISE * risen > 0][:2]
     return SlowTarget(loads, places, lost, lost / time_of_all,
                 spent / (spent - lost) if spent > lost else 0.0, is_others,
                 jobs, len(loads.history.others),

@@ -1,21 +1,21 @@
 """
-Which events cost a job time: those while which it stood still.
+Events that cost a job time: it did no I/O while they lasted.
 
-A target that was down, an eviction or a connection that was lost stops what needs it.  Whether the
-job needed it is told by its rate: it stood still meanwhile, and seldom does otherwise.  A job that
-computes for minutes at a time may not have noticed; then nothing is said.
+A target that is down, an eviction or a lost connection blocks I/O that needs it.  Whether it
+blocked this job is decided by the job's rate: it was 0 during the fault, and is rarely 0 at other
+times.  A job that computes for minutes at a time may not have noticed; then no cause is reported.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
 from math import inf
+from typing import TYPE_CHECKING
 
+from iostats.base.named_tuple import NamedTuple
 from iostats.events.kinds import INFO
-from iostats.lustre import kernel_log, system_log
-from iostats.report.why.axis import axis_of, on_axis
+from iostats.report.findings.faults import STOPS
+from iostats.report.why.axis import make_axis, spread_over_axis
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     from iostats.report.why.time_in_lustre import TimeInLustre
     from iostats.totals.record import JobEvent, Record
 
-# What makes requests wait; the first is what is told of several that come together.
-STOPS = (kernel_log.TARGET_DOWN, system_log.POOL_SUSPENDED, system_log.READ_ONLY,
-         system_log.BACKEND_ERROR, kernel_log.NOT_HEALTHY, kernel_log.LBUG, kernel_log.EVICTED,
-         kernel_log.RECOVERY, kernel_log.CONNECTION_LOST, kernel_log.DEACTIVATED,
-         system_log.HUNG_TASK, system_log.DISK_FAILED, system_log.DISK_TIMEOUT,
-         system_log.DISK_ERROR, system_log.PATH_FAILED,
-         kernel_log.LOCK_TIMEOUT, kernel_log.TIMEOUTS)
+_KINDS = tuple(STOPS)               # of several events that come together the first is reported
 _TOGETHER_S = 60.0                  # from the end of one to the begin of the next
 _STILL = 0.2                        # of the job's mean rate
 _MOST_OF_IT = 0.6                   # of the time of an event it has to stand still
@@ -38,51 +32,56 @@ _FEWEST = 4                         # intervals outside, to say what its rate is
 _SELDOM = 0.1                       # of the times outside that are as long: with as few requests
 _WAITED = 0.3                       # of the time of an event: calls have to have taken as much
 
-SEEN = ("its requests fell to less than a fifth of their mean meanwhile, which they seldom do "
-        "otherwise")
+SEEN = ("its requests fell to less than a fifth of their mean during that time, and are rarely "
+        "as few otherwise")
 _SEEN_IN_PART = ("in the longer intervals around that time it made as many requests less as if it "
                  "had stood still")
 _LITTLE_KNOWN = "its rate at other times is hardly known, so it is not known whether it waited"
 _NOT_KNOWN = "no rate is known of that time, so it is not known whether it waited"
 
-CostlyFault = namedtuple("CostlyFault", "events began ended still_s part cost is_seen evidence")
-CostlyFault.__doc__ = """
-Events that belong together, and what they cost.
 
-Attributes:
-    events: [JobEvent], that which is told first.
-    began, ended: seconds since 1970, within the job.
-    still_s: for how long of that the job stood still, more than it does otherwise.
-    part: of the job's time, by the nodes that it hit: an estimate, as the others may have waited.
-    cost: the same as if all nodes had waited.
-    is_seen: the job's rate shows it; False: it may be so.
-    evidence: what its rate says: a text.
-"""
+class CostlyFault(NamedTuple):
+    """Events that belong together, and their cost."""
+
+    events: list[JobEvent]  # the one to report first
+    # began, ended: seconds since 1970, within the job
+    began: float
+    ended: float
+    still_s: float      # for how long of that the job stood still, more than it does otherwise
+    # an estimate of the part of the job's time that it cost: where its rate does not show that all
+    # nodes waited, by the share of nodes that the events name
+    part: float
+    cost: float         # the same if all nodes waited
+    is_seen: bool       # the job's rate shows that all nodes waited; False: it may be so
+    evidence: str       # what its rate says: a text
 
 
-def faults_of(record: Record, history: JobHistory | None, time: TimeInLustre) -> list[CostlyFault]:
-    """[CostlyFault], the costliest first."""
-    started, ended = period(record, history)
+def find_faults(record: Record, history: JobHistory | None,
+                time: TimeInLustre) -> list[CostlyFault]:
+    """Return [CostlyFault], the costliest first."""
+    started, ended = get_job_period(record, history)
     if started is None or ended is None or ended <= started:
         return []
-    groups = _together([(one, *window) for one in record.events or () if _may_stop(one, record)
-                        for window in [_window(one, started, ended)] if window[1] > window[0]])
-    found = []
-    windows = [(began, over) for _, began, over in groups]
-    for events, began, over in groups:
-        fault = _fault(events, began, over, history, windows)
+    groups = _group_overlapping([(event, *window) for event in record.events or ()
+                                 if _may_stop(event, record)
+                                 for window in [_get_event_period(event, started,
+                                                                  ended)] if window[1] > window[0]])
+    faults = []
+    hulls = [(windows[0][0], windows[-1][1]) for _, windows in groups]
+    for events, windows in groups:
+        fault = _make_fault(events, windows, history, hulls)
         # No wait is longer than all calls of all threads together.
-        most_s = time.seconds if time.seconds is not None and time.is_whole else inf
+        most_s = time.known.seconds if time.known and time.is_whole else inf
         if fault.still_s > 0 and most_s >= _WAITED * fault.still_s:
             still_s = min(fault.still_s, most_s)
             cost = min(1.0, still_s / (ended - started))
-            found.append(fault._replace(still_s=still_s, cost=cost,
-                                        part=cost * _of_nodes(events, record)))
-    return sorted(found, key=lambda one: (-one.part, one.began))
+            share = 1.0 if fault.is_seen else _compute_node_share(events, record)
+            faults.append(fault._replace(still_s=still_s, cost=cost, part=cost * share))
+    return sorted(faults, key=lambda fault: (-fault.part, fault.began))
 
 
-def period(record: Record, history: JobHistory | None) -> tuple[float | None, float | None]:
-    """When the job began and ended, in seconds since 1970; None: not known."""
+def get_job_period(record: Record, history: JobHistory | None) -> tuple[float | None, float | None]:
+    """Return the begin and end of the job, in seconds since 1970; None: unknown."""
     job = record.job
     if job.started is not None and job.ended is not None:
         return job.started, job.ended
@@ -92,115 +91,135 @@ def period(record: Record, history: JobHistory | None) -> tuple[float | None, fl
     return (harvest.began, harvest.ended) if harvest else (None, None)
 
 
-def _may_stop(one: JobEvent, record: Record) -> bool:
-    if one.severity <= INFO or one.kind not in STOPS or not one.is_certain:
+def _may_stop(event: JobEvent, record: Record) -> bool:
+    if event.severity <= INFO or event.kind not in _KINDS or not event.is_certain:
         return False
-    used = _used(record)
-    if one.file_system not in used:
+    used = _list_used(record)
+    if event.file_system not in used:
         return False
-    target = one.target.rpartition("-")[2]
-    targets = used[one.file_system]
+    target = event.target.rpartition("-")[2]
+    targets = used[event.file_system]
     return not target or target in targets or not targets
 
 
-def _used(record: Record) -> dict[str, set[str]]:
-    """{file system that the job used: its targets there, empty where they are not known}."""
-    found: dict[str, set[str]] = {}
-    for fs in record.file_systems:
+def _list_used(record: Record) -> dict[str, set[str]]:
+    """Return {file system that the job used: its targets there, empty where they are not known}."""
+    targets_of: dict[str, set[str]] = {}
+    for fs in record.lustre:
         targets = {target for target, metrics in fs.targets.items() if any(metrics.values())}
         if targets or any((fs.application or {}).values()) or any(
                 row.count for row in (fs.operations or {}).values()):
             # Without the counters of osc and mdc, which users can't read, no target is ruled out.
-            found[fs.name] = targets if fs.network else set()
+            targets_of[fs.name] = targets if fs.network else set()
     for at_servers in record.harvest.file_systems if record.harvest else ():
         targets = {target for target, metrics in at_servers.targets.items()
                    if any(metrics.values())}
-        if at_servers.name not in found or found[at_servers.name]:
-            found[at_servers.name] = found.get(at_servers.name, set()) | targets
-    return found
+        if at_servers.name not in targets_of or targets_of[at_servers.name]:
+            targets_of[at_servers.name] = targets_of.get(at_servers.name, set()) | targets
+    return targets_of
 
 
-def _window(one: JobEvent, started: float, ended: float) -> tuple[float, float]:
-    over = one.over if one.over is not None else max(one.last, one.time + (one.longest_s or 0))
-    return max(one.time, started), min(over, ended)
+def _get_event_period(event: JobEvent, started: float, ended: float) -> tuple[float, float]:
+    over = event.over if event.over is not None else max(event.last,
+                                                         event.time + (event.longest_s or 0))
+    return max(event.time, started), min(over, ended)
 
 
-def _together(events: Iterable[tuple[JobEvent, float, float]]
-              ) -> list[tuple[list[JobEvent], float, float]]:
-    """[([JobEvent], began, ended)] of those of one file system that overlap, or nearly."""
-    found: list[tuple[list[JobEvent], float, float]] = []
-    for one, began, ended in sorted(events, key=lambda event: (
+def _group_overlapping(events: Iterable[tuple[JobEvent, float, float]]
+                       ) -> list[tuple[list[JobEvent], list[tuple[float, float]]]]:
+    """
+    Return [([JobEvent], windows)] of those of one file system that overlap, or nearly.
+
+    Windows: the times of the events, those that overlap joined, in order: a connection that is lost
+    again and again leaves the job time to go on in between.
+    """
+    groups: list[tuple[list[JobEvent], list[tuple[float, float]]]] = []
+    for event, began, ended in sorted(events, key=lambda event: (
             event[0].file_system, event[1], event[2])):
-        if (found and found[-1][0][0].file_system == one.file_system
-                and began <= found[-1][2] + _TOGETHER_S):
-            group, first, last = found[-1]
-            found[-1] = [*group, one], first, max(last, ended)
+        if not (groups and groups[-1][0][0].file_system == event.file_system
+                and began <= groups[-1][1][-1][1] + _TOGETHER_S):
+            groups.append(([event], [(began, ended)]))
+            continue
+        group, windows = groups[-1]
+        group.append(event)
+        if began <= windows[-1][1]:
+            windows[-1] = windows[-1][0], max(windows[-1][1], ended)
         else:
-            found.append(([one], began, ended))
-    return [(sorted(group, key=lambda one: (STOPS.index(one.kind), one.time)), began, ended)
-            for group, began, ended in found]
+            windows.append((began, ended))
+    return [(sorted(group, key=lambda event: (_KINDS.index(event.kind), event.time)), windows)
+            for group, windows in groups]
 
 
-def _fault(events: list[JobEvent], began: float, ended: float, history: JobHistory | None,
-           windows: Sequence[tuple[float, float]]) -> CostlyFault:
-    line = _line_of(events, history)
-    axis = axis_of(line)
+def _make_fault(events: list[JobEvent], windows: Sequence[tuple[float, float]],
+                history: JobHistory | None, hulls: Sequence[tuple[float, float]]) -> CostlyFault:
+    """
+    Make the CostlyFault of `events`; `windows`: of the events; `hulls`: of each group, from its
+    first event to its last.
+    """
+    began, ended = windows[0][0], windows[-1][1]
+    window_s = sum(last - first for first, last in windows)
+    line = _find_line(events, history)
+    axis = make_axis(line)
     if line is None or axis is None:
-        return CostlyFault(events, began, ended, ended - began, 0.0, 0.0, False, _NOT_KNOWN)
-    inside, outside = [], []            # [(seconds in the window, is it all, amount)], [amount]
-    for place, amount in enumerate(on_axis(line, "requests", axis)):
+        return CostlyFault(events, began, ended, window_s, 0.0, 0.0, False, _NOT_KNOWN)
+    inside, outside = [], []            # [(seconds in the windows, is it all, amount)], [amount]
+    for place, amount in enumerate(spread_over_axis(line, "requests", axis)):
         start = axis.began + place * axis.every_s
-        overlap = min(start + axis.every_s, ended) - max(start, began)
+        end = start + axis.every_s
+        overlap = sum(max(0.0, min(end, last) - max(start, first)) for first, last in windows)
         if amount is not None and overlap > 0:
             inside.append((overlap, overlap >= 0.99 * axis.every_s, amount))
-        elif amount is not None and not any(start < last and first < start + axis.every_s
-                                            for first, last in windows):
+        elif amount is not None and not any(start < last and first < end for first, last in hulls):
             outside.append(amount)
     if not inside:
-        return CostlyFault(events, began, ended, ended - began, 0.0, 0.0, False, _NOT_KNOWN)
+        return CostlyFault(events, began, ended, window_s, 0.0, 0.0, False, _NOT_KNOWN)
     is_little = len(outside) < _FEWEST
-    looked = [*outside, *(amount for _, _, amount in inside if is_little)]
-    usual = sum(looked) / len(looked)
+    amounts = [*outside, *(amount for _, _, amount in inside if is_little)]
+    usual = sum(amounts) / len(amounts)
     whole = [(overlap, amount) for overlap, is_all, amount in inside if is_all]
     if whole:
-        still_s, evidence = _still_share(whole, outside, usual) * (ended - began), SEEN
+        still_s, evidence = _compute_still_share(whole, outside, usual) * window_s, SEEN
     else:                               # shorter than an interval: what is missing around it
-        least = usual - 0.8 * (ended - began) / axis.every_s * usual / len(inside)
+        least = usual - 0.8 * window_s / axis.every_s * usual / len(inside)
         is_still = (sum(amount for *_, amount in inside) <= least * len(inside)
-                    and _often(outside, len(inside), least) <= _SELDOM)
-        still_s, evidence = (ended - began) * is_still, _SEEN_IN_PART
+                    and _compute_share_of_low_runs(outside, len(inside), least) <= _SELDOM)
+        still_s, evidence = window_s * is_still, _SEEN_IN_PART
     if is_little and (still_s or not usual):
-        still_s, evidence = ended - began, _LITTLE_KNOWN
+        still_s, evidence = window_s, _LITTLE_KNOWN
     return CostlyFault(events, began, ended, still_s, 0.0, 0.0, evidence == SEEN, evidence)
 
 
-def _often(amounts: Sequence[float], count: int, least: float) -> float:
-    """Of `count` intervals in a row, the share with a mean of `least` or less."""
+def _compute_share_of_low_runs(amounts: Sequence[float], count: int, least: float) -> float:
+    """Return the share of runs of `count` intervals with a mean of `least` or less."""
     runs = range(len(amounts) - count + 1)
     few = sum(sum(amounts[at:at + count]) <= least * count for at in runs)
     return few / len(runs) if runs else 0.0
 
 
-def _still_share(inside: Sequence[tuple[float, float]], outside: Sequence[float],
-                 usual: float) -> float:
+def _compute_still_share(inside: Sequence[tuple[float, float]], outside: Sequence[float],
+                         usual: float) -> float:
     """
     The share of the time `inside`, [(seconds, amount)], in which it stood still, beyond what it
     does `outside`; 0 where that was only for a part of it, or is nearly as long outside.
     """
-    looked = sum(seconds for seconds, _ in inside)
-    if not looked or not usual:
+    known_s = sum(seconds for seconds, _ in inside)
+    if not known_s or not usual:
         return 0.0
-    often = sum(amount <= _STILL * usual for amount in outside) / max(1, len(outside))
-    still = sum(seconds for seconds, amount in inside if amount <= _STILL * usual) / looked
-    if often >= 1 or still < _MOST_OF_IT or (
-            _longest([amount for _, amount in inside], _STILL * usual)
-            < _LONGER * _longest(outside, _STILL * usual)):
+    few = [amount for _, amount in inside if amount <= _STILL * usual]
+    still = sum(seconds for seconds, amount in inside if amount <= _STILL * usual) / known_s
+    if still < _MOST_OF_IT:
+        return 0.0
+    # A job that does little for most of the time does not stand still then.
+    as_few = min(_STILL * usual, 2 * sum(few) / len(few))
+    often = sum(amount <= as_few for amount in outside) / max(1, len(outside))
+    if often >= 1 or (_count_longest_run([amount for _, amount in inside], _STILL * usual)
+                      < _LONGER * _count_longest_run(outside, as_few)):
         return 0.0
     return max(0.0, (still - often) / (1 - often))
 
 
-def _longest(amounts: Iterable[float], low: float) -> int:
-    """Of intervals one after the other with no more than `low`, the most."""
+def _count_longest_run(amounts: Iterable[float], low: float) -> int:
+    """Return the length of the longest run of intervals with no more than `low`."""
     longest = now = 0
     for amount in amounts:
         now = now + 1 if amount <= low else 0
@@ -208,7 +227,7 @@ def _longest(amounts: Iterable[float], low: float) -> int:
     return longest
 
 
-def _line_of(events: Sequence[JobEvent], history: JobHistory | None) -> Line | None:
+def _find_line(events: Sequence[JobEvent], history: JobHistory | None) -> Line | None:
     """The job's line that shows whether it stood still: of the file system, or of the target."""
     if history is None:
         return None
@@ -217,14 +236,14 @@ def _line_of(events: Sequence[JobEvent], history: JobHistory | None) -> Line | N
     target = first.target.rpartition("-")[2]
     lines: list[Line | None] = [fs.job for fs in history.file_systems
                                 if fs.name == first.file_system]
-    lines += [one.job for one in history.targets
-              if (one.file_system, one.target) == (first.file_system, target)]
+    lines += [each.job for each in history.targets
+              if (each.file_system, each.target) == (first.file_system, target)]
     return next((line for line in lines if line is not None), None)
 
 
-def _of_nodes(events: Sequence[JobEvent], record: Record) -> float:
-    """Of the job's nodes, the part that the events hit; one of them may stop all others."""
-    counts = [one.node_count for one in events]
+def _compute_node_share(events: Sequence[JobEvent], record: Record) -> float:
+    """Return the part of the job's nodes that the events hit; one of them may stop all others."""
+    counts = [event.node_count for event in events]
     nodes = record.coverage.expected or record.coverage.reported
     if not nodes or not all(counts):
         return 1.0

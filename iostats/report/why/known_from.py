@@ -1,25 +1,22 @@
-"""
-What is known of a job from where, and what is not, and why: so that silence is no proof.
-"""
+"""The sources of a job's numbers, the missing ones, and the reasons: no data is no proof."""
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import TYPE_CHECKING
 
-from iostats.base.units import percent_text
+from iostats.base.named_tuple import NamedTuple
+from iostats.base.units import format_percent
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.load.time_lines import JobHistory, Line
     from iostats.report.why.time_in_lustre import TimeInLustre
     from iostats.totals.record import Record
 
-KnownFrom = namedtuple("KnownFrom", "there missing")
-KnownFrom.__doc__ = """
-Attributes:
-    there: [text], each a source that tells of the job.
-    missing: [(source, why it tells nothing)].
-"""
+
+class KnownFrom(NamedTuple):
+    there: list[str]                # [text], each a source with data of the job
+    missing: list[tuple[str, str]]  # [(source, why it tells nothing)]
+
 
 NODES, WATCH, HARVEST, EXPORTS, EVENTS = (
     "its nodes", "watch", "job_stats over time", "exports", "events")
@@ -29,8 +26,8 @@ _NO_LINES = "the site's server keeps no time lines of this job"
 MOSTLY = 0.8                        # of the job's time: as much as is to be known of it
 
 
-def known_of(record: Record, history: JobHistory | None, why_no_history: str = "") -> KnownFrom:
-    """Where a job is known from; `why_no_history`: as of causes_of."""
+def list_sources(record: Record, history: JobHistory | None, why_no_history: str = "") -> KnownFrom:
+    """List the sources that a job is known from; `why_no_history`: as of find_causes."""
     there, missing = [], []
     if record.coverage.reported:
         there.append(NODES)
@@ -53,30 +50,32 @@ def known_of(record: Record, history: JobHistory | None, why_no_history: str = "
     return KnownFrom(there, missing)
 
 
-def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
-                known_targets: int, elapsed_s: float | None, why_no_history: str) -> list[str]:
-    """[reason] why nothing can be told of how the job's time went; [] where it could be."""
-    found = []
+def explain_unknown_time(record: Record, history: JobHistory | None, time: TimeInLustre,
+                         known_targets: int, elapsed_s: float | None,
+                         why_no_history: str) -> list[str]:
+    """Return [reason] why the use of the job's time is unknown; [] where it is known."""
+    reasons = []
     if time.why_not:
-        found.append(f"its time in Lustre is not known: {time.why_not}")
+        reasons.append(f"its time in Lustre is not known: {time.why_not}")
     if history is None or "harvest" not in history.has:
         why = (history.why_not.get("harvest") if history else why_no_history) or _NO_LINES
-        found.append(f"whether a target was busy is not known: {why}")
+        reasons.append(f"whether a target was busy is not known: {why}")
     elif not known_targets:
-        found.append("whether a target was busy is not known: " + _why_no_target(history))
+        reasons.append("whether a target was busy is not known: " + _explain_no_target(history))
     else:
-        known = _known_part(history, elapsed_s)
-        if known < MOSTLY:
-            found.append(f"whether a target was busy is known for {percent_text(known)} of its "
-                         f"time only")
-        found += _without_lines(record, history, time)
+        known_share = _compute_known_part(history, elapsed_s)
+        if known_share < MOSTLY:
+            reasons.append(
+                f"whether a target was busy is known for {format_percent(known_share)} of its "
+                           f"time only")
+        reasons += _explain_missing_lines(record, history, time)
     if record.events is None:
-        found.append("whether something broke is not known: events were not collected")
-    return found
+        reasons.append("whether something broke is not known: events were not collected")
+    return reasons
 
 
-def _why_no_target(history: JobHistory) -> str:
-    lines = [one.job for one in history.targets if one.job is not None]
+def _explain_no_target(history: JobHistory) -> str:
+    lines = [target.job for target in history.targets if target.job is not None]
     if not any(any(amounts) for line in lines for amounts in line.amounts.values()):
         return "no sweep of the storage servers saw its requests while it ran"
     if not any(any(line.amounts.get("timed", ())) for line in lines):
@@ -84,38 +83,39 @@ def _why_no_target(history: JobHistory) -> str:
     return "too few sweeps saw its requests"
 
 
-def _without_lines(record: Record, history: JobHistory, time: TimeInLustre) -> list[str]:
+def _explain_missing_lines(record: Record, history: JobHistory, time: TimeInLustre) -> list[str]:
     """[reason] for much of its time on file systems, and of its bytes on OSTs, without lines."""
-    found = []
-    names = {one.name for one in history.file_systems}
-    targets = {(one.file_system, one.target) for one in history.targets}
+    reasons = []
+    names = {item.name for item in history.file_systems}
+    targets = {(item.file_system, item.target) for item in history.targets}
     whole_s = sum(seconds for _, seconds in time.by_operation.values())
     for fs in record.file_systems:
         moved = {target: of.get("read_bytes", 0) + of.get("write_bytes", 0)
                  for target, of in fs.targets.items() if target.startswith("OST")}
-        known = sum(moved[target] for target in moved if (fs.name, target) in targets)
+        known_bytes = sum(moved[target] for target in moved if (fs.name, target) in targets)
         spent_s = sum(seconds for (name, _), (_, seconds) in time.by_operation.items()
                       if name == fs.name)
         if fs.name not in names:
             if spent_s > (1 - MOSTLY) * whole_s:
-                found.append(f"whether a target of {fs.label} was busy is not known: no storage "
-                             f"server tells of it; {percent_text(spent_s / whole_s)} of its time "
-                             f"in Lustre was there")
-        elif known < MOSTLY * sum(moved.values()):
-            found.append(f"whether an OST of {fs.label} was busy is known of " + (
-                f"those with {percent_text(known / sum(moved.values()))} of its bytes only"
-                if known else "none that it used"))
-    return found
+                reasons.append(f"whether a target of {fs.label} was busy is not known: no storage "
+                               f"server reports it; {format_percent(spent_s / whole_s)} of its "
+                               f"time in Lustre was there")
+        elif known_bytes < MOSTLY * sum(moved.values()):
+            reasons.append(f"whether an OST of {fs.label} was busy is known of " + (
+                f"those with {format_percent(known_bytes / sum(moved.values()))} of its bytes only"
+                if known_bytes else "none that it used"))
+    return reasons
 
 
-def _known_part(history: JobHistory, elapsed_s: float | None) -> float:
-    """The part of the job's time of which it is known what it did."""
-    lines = [one.job for one in (*history.file_systems, *history.targets) if one.job is not None]
-    known_s = max((line.every_s * _known_intervals(line) for line in lines), default=0.0)
+def _compute_known_part(history: JobHistory, elapsed_s: float | None) -> float:
+    """The part of the job's run time that these sources cover."""
+    lines = [line for line in (*(fs.job for fs in history.file_systems),
+                               *(target.job for target in history.targets)) if line is not None]
+    known_s = max((line.every_s * _count_known_intervals(line) for line in lines), default=0.0)
     return min(1.0, known_s / elapsed_s) if elapsed_s else 1.0
 
 
-def _known_intervals(line: Line) -> float:
+def _count_known_intervals(line: Line) -> float:
     amounts: list[float | None] = line.amounts.get("requests") or next(
         iter(line.amounts.values()), [])
     shares: list[float] = line.known or [1.0] * len(amounts)

@@ -1,63 +1,75 @@
 """
-InfluxDB 2, and other databases that take its writes (VictoriaMetrics), through influxdb-client.
+InfluxDB 2, and other databases that take its writes (VictoriaMetrics), by HTTP.
 
-    lines       from sweeps to points, as lines of the line protocol
-    node_lines  the same of nodes
-    event_lines from events to points
-    queue       points that wait for the database, in a directory
-    database    where the database is, and what it answers to a write
-    sender      the sink: two threads, one that keeps points and one that sends them
+    lines       from sweeps and events to points, as lines of the line protocol
+    database    where the database is, and how it answers a write
+    sender      the sink: points that wait in a directory, and the threads that store and send them
 """
 
 from __future__ import annotations
 
-from iostats.base.options import Option, absolute_path, choice, duration, number, printable
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from iostats.base.option_kinds import (
+    Section,
+    check_printable,
+    choice_option,
+    duration_option,
+    number_option,
+    option,
+    path_option,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from iostats.base.config import Config
+    from iostats.sinks.influxdb.sender import InfluxDB
 
 NAME = "influxdb"
 ABOUT = ("InfluxDB 2, VictoriaMetrics: a point of each job, or node, that did something in a "
          "sweep, and of each event")
-IMPORTS = "influxdb_client"
-REQUIRES = ("influxdb-client>=1.40",)
+IMPORTS = ""
+REQUIRES = ()
 
-OPTIONS = {
-    "url": Option("", printable, "http://HOST:PORT or https://HOST:PORT", (
+
+class InfluxdbSection(Section):
+    """[influxdb]: the database."""
+
+    url = option("", check_printable, "http://HOST:PORT or https://HOST:PORT", (
         "The database that gets a point of each job that did something in a sweep: InfluxDB 2, "
-        "VictoriaMetrics, or another one with /api/v2/write.  Empty: none.")),
-    "org": Option("", printable, "a name", "The organization in that database."),
-    "bucket": Option("iostats", printable, "a name", "The bucket in that database."),
-    "token_file": Option("", printable, "a file", (
-        "A file with the database's token in one line, with mode 0600.  Empty: no token.")),
-    "file": Option("", printable, "a file", (
+        "VictoriaMetrics, or another one with /api/v2/write.  Empty: none."))
+    org = option("", check_printable, "a name", "The organization in that database.")
+    bucket = option("iostats", check_printable, "a name", "The bucket in that database.")
+    token_file = option("", check_printable, "a file", (
+        "A file with the database's token in one line, with mode 0600.  Empty: no token."))
+    file = option("", check_printable, "a file", (
         "jobHarvest's file instead of url, org, bucket and token_file: URL, organization, bucket "
-        "and token, one a line; its mode must be 0600.")),
-    "ca_file": Option("", printable, "a file", "CA certificates for https.  Empty: the system's."),
-    "schema": choice("full", ("full", "jobharvest", "both"), (
+        "and token, one a line; its mode must be 0600."))
+    ca_file = option("", check_printable, "a file",
+                     "CA certificates for https.  Empty: the system's.")
+    schema = choice_option("full", ("full", "jobharvest", "both"), (
         "full: measurement lustre_job.  jobharvest: measurement lustre, as jobHarvest writes it.  "
-        "docs/sinks.md has both.")),
-    "by_target": choice("no", ("yes", "no"), (
+        "docs/how-to/sinks.md has both."))
+    by_target = choice_option("no", ("yes", "no"), (
         "yes: a point for each target (OST, MDT) that the job used, in the full schema; this is "
-        "many more points.")),
-    "by_node": choice("no", ("yes", "no"), (
+        "many more points."))
+    by_node = choice_option("no", ("yes", "no"), (
         "yes: measurement lustre_client as well, a point of each node that did something to a file "
-        "system in a sweep, by the exports of the storage servers.")),
-    "max_nodes": number(1, 1_000_000, 1000, (
+        "system in a sweep, by the exports of the storage servers."))
+    max_nodes = number_option(1, 1_000_000, 1000, (
         "With by_node: the busiest nodes, up to this number, have points of their own; the others "
-        "are added up as \"(others)\".")),
-    "events": choice("yes", ("yes", "no"), (
-        "yes: measurement lustre_event as well, a point of each event, for annotations.")),
-    "timeout": duration(10, "A write that takes longer is tried again later."),
-    "spool_dir": absolute_path("/var/lib/iostats/influxdb", "a directory", (
-        "Where points wait for the database.")),
-    "spool_bytes": number(1 << 16, 1 << 40, 1 << 30, (
-        "When the waiting points are larger than this, compressed, the oldest are dropped.")),
-}
+        "are added up as \"(others)\"."))
+    events = choice_option("yes", ("yes", "no"), (
+        "yes: measurement lustre_event as well, a point of each event, for annotations."))
+    timeout = duration_option(10, "A write that takes longer is tried again later.")
+    spool_dir = path_option("/var/lib/iostats/influxdb", "a directory", (
+        "Where points wait for the database."))
+    spool_bytes = number_option(1 << 16, 1 << 40, 1 << 30, (
+        "When the waiting points are larger than this, compressed, the oldest are dropped."))
+
+
+SECTION = InfluxdbSection
 
 NUMBERS = (
     ("iostats_influxdb_written_points", "counter", "Points written to the database."),
@@ -79,10 +91,11 @@ NUMBERS = (
 
 def is_on(config: Config) -> bool:
     """Whether a database is named."""
-    return bool(config["influxdb.url"] or config["influxdb.file"])
+    options = config.find_section(InfluxdbSection)
+    return bool(options.url or options.file)
 
 
-def make(config: Config, say: Callable[[str], None], clock: Callable[[], float]) -> Any:
+def make(config: Config, emit: Callable[[str], None], clock: Callable[[], float]) -> InfluxDB:
     """The sink; ConfigError."""
     from iostats.sinks.influxdb.sender import InfluxDB
-    return InfluxDB(config, say, clock)
+    return InfluxDB(config, emit, clock)

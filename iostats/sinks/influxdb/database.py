@@ -1,75 +1,86 @@
 """
-A database with /api/v2/write: where it is, by site.cfg, and what it answers to a write.
+A database with /api/v2/write: its address and token from site.cfg, and how it answers a write.
 
 Source: /api/v2/write of InfluxDB 2; RFC 9110, 10.2.3 (Retry-After).
 """
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
-import logging
+import functools
+import gzip
+import http.client
 import os
-import stat
 import time
-from collections import namedtuple
+import urllib.parse
+from typing import TYPE_CHECKING, NamedTuple
 
 from iostats.base.errors import ConfigError
+from iostats.base.private_files import find_unsafe_mode
+from iostats.sinks.influxdb import InfluxdbSection
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from iostats.base.config import Config
 
 _LONGEST_RETRY_AFTER_S = 600.0
+_LONGEST_BODY = 4096                # of an answer that is read
 
-Where = namedtuple("Where", "url org bucket token")
+
+class Where(NamedTuple):
+    url: str
+    org: str
+    bucket: str
+    token: str
 
 
-def where_of(config: Config) -> Where:
-    """The Where of site.cfg, with the token as its file has it now; ConfigError."""
-    if config["influxdb.file"]:
-        path = config["influxdb.file"]
-        lines = [line.strip() for line in _private_text(path).split("\n")]
+def load_address(config: Config) -> Where:
+    """The Where of site.cfg, with the token that its file has now; ConfigError."""
+    options = config.find_section(InfluxdbSection)
+    if options.file:
+        path = options.file
+        lines = [line.strip() for line in _read_private_text(path).split("\n")]
         if len(lines) < 4 or not all(lines[:4]) or any(lines[4:]):
             raise ConfigError(f"{path}: expected four lines, the database's URL, organization, "
                               f"bucket and token, got {len(list(filter(None, lines)))}")
         url, org, bucket, token, *_ = lines
-        where = Where(url, org, bucket, _checked_token(token, f"{path}:4"))
+        where = Where(url, org, bucket, _check_token(token, f"{path}:4"))
         origin = f"{path}:1"
     else:
-        where = Where(config["influxdb.url"], config["influxdb.org"], config["influxdb.bucket"],
-                      _token(config["influxdb.token_file"]))
-        origin = f"{config.origin['influxdb.url']}: [influxdb] url"
+        where = Where(options.url, options.org, options.bucket,
+                      _read_token(options.token_file))
+        origin = config.locate("influxdb.url")
     if not where.url.startswith(("http://", "https://")) or len(where.url.split()) != 1:
         raise ConfigError(f"{origin}: expected http://HOST:PORT or https://HOST:PORT, got "
                           f"{where.url!r}")
     if not where.bucket:
-        raise ConfigError(f"{config.origin['influxdb.bucket']}: [influxdb] bucket: expected the "
-                          f"name of a bucket, got none")
+        raise ConfigError(f"{config.locate('influxdb.bucket')}: expected the name of a "
+                          f"bucket, got none")
     return where
 
 
-def _token(path: str) -> str:
-    return _checked_token(_private_text(path).strip(), path) if path else ""
+def _read_token(path: str) -> str:
+    return _check_token(_read_private_text(path).strip(), path) if path else ""
 
 
-def _checked_token(token: str, origin: str) -> str:
+def _check_token(token: str, origin: str) -> str:
     if not token or len(token.split()) != 1 or not (token.isascii() and token.isprintable()):
         raise ConfigError(f"{origin}: expected the database's token, one line, got "
                           f"{'nothing' if not token else 'something else'}")
     return token
 
 
-def _private_text(path: str) -> str:
+def _read_private_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="strict") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+            mode = find_unsafe_mode(os.fstat(file.fileno()))
+            if mode:
                 raise ConfigError(f"{path}: expected a file of mode 0600, since it has the "
-                                  f"database's token, got mode "
-                                  f"{stat.S_IMODE(found.st_mode):04o}; chmod 600 {path}, and "
-                                  f"have a new token made if others could read it")
+                                  f"database's token, got {mode}; chmod 600 {path}, and have a "
+                                  f"new token made if others could read it")
             return file.read(1 << 16)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; it has the database's "
@@ -78,60 +89,70 @@ def _private_text(path: str) -> str:
         raise ConfigError(f"{path}: expected text in UTF-8") from None
 
 
-Answer = namedtuple("Answer", "kind why after_s")
-Answer.__doc__ = """
-What became of a write.
+class Answer(NamedTuple):
+    """The result of a write."""
 
-Attributes:
-    kind: TAKEN; BAD: these points will never be taken; DENIED: token, bucket or organization are
-        not right; NO_API: it does not know /api/v2/write; LATER: the database can't now.
-    why: in words.
-    after_s: when to try again, if it says.
-"""
-TAKEN, BAD, DENIED, NO_API, LATER = "taken", "bad", "denied", "no API", "later"
+    # TAKEN; BAD: these points will never be taken; DENIED: token, bucket or organization are not
+    # right; NO_API: it does not know /api/v2/write; LATER: the database can't now
+    kind: str
+    why: str                # in words
+    after_s: float | None   # when to try again, if it says
 
 
-class Database:
-    """Writes to /api/v2/write; `Where` and a time limit, s."""
-
-    def __init__(self, where: Where, timeout_s: float, ca_file: str) -> None:
-        from influxdb_client import InfluxDBClient, WriteOptions
-        from influxdb_client.client.write_api import WriteType
-        self.where = where
-        self._client = InfluxDBClient(
-            where.url, where.token, org=where.org, timeout=round(timeout_s * 1000),
-            enable_gzip=True, retries=False, ssl_ca_cert=ca_file or None)
-        # It would put a traceback into our log for each header that is none; the client has just
-        # set the level.
-        logging.getLogger("urllib3").setLevel(logging.ERROR)
-        self._api = self._client.write_api(WriteOptions(write_type=WriteType.synchronous))
-
-    def write(self, lines: list[bytes]) -> Answer:
-        """The Answer to points [bytes]."""
-        from influxdb_client.rest import ApiException
-        from urllib3.exceptions import HTTPError
-        try:
-            self._api.write(self.where.bucket, self.where.org, b"\n".join(lines),
-                            write_precision="ms")
-        except ApiException as error:
-            return answer_of(error.status, error.headers or {}, error.body)
-        except (HTTPError, OSError, ValueError) as error:
-            return Answer(LATER, f"not reached: {_short(error)}", None)
-        return Answer(TAKEN, "", None)
-
-    def close(self) -> None:
-        """Let the connections go."""
-        self._client.close()
+ACCEPTED, BAD, DENIED, NO_API, LATER = "taken", "bad", "denied", "no API", "later"
 
 
-def answer_of(status: int, headers: Mapping[str, str], body: object) -> Answer:
+def write(where: Where, lines: list[bytes], timeout_s: float, ca_file: str) -> Answer:
+    """
+    Write points to the database, and return the Answer.
+
+    Each write has a connection of its own: there are few, and one that the database has closed in
+    the time between two sweeps cannot fail a write.
+    """
+    try:
+        url = urllib.parse.urlsplit(where.url)
+        query = urllib.parse.urlencode(
+            {"org": where.org, "bucket": where.bucket, "precision": "ms"})
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "gzip",
+                   **({"Authorization": f"Token {where.token}"} if where.token else {})}
+        with contextlib.closing(_make_connection(url, timeout_s, ca_file)) as connection:
+            connection.request("POST", f"{url.path.rstrip('/')}/api/v2/write?{query}",
+                               gzip.compress(b"\n".join(lines)), headers)
+            response = connection.getresponse()
+            if 200 <= response.status < 300:
+                return Answer(ACCEPTED, "", None)
+            return parse_response(response.status, response.headers, response.read(_LONGEST_BODY))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return Answer(LATER, f"not reached: {_shorten_text(error) or type(error).__name__}", None)
+
+
+def _make_connection(url: urllib.parse.SplitResult, timeout_s: float,
+                     ca_file: str) -> http.client.HTTPConnection:
+    """A connection to the host of `url`; ValueError where it has none."""
+    if not url.hostname:
+        raise ValueError("no host in the URL")
+    if url.scheme == "https":
+        return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s,
+                                           context=_make_tls_context(ca_file))
+    return http.client.HTTPConnection(url.hostname, url.port, timeout=timeout_s)
+
+
+@functools.lru_cache(maxsize=1)
+def _make_tls_context(ca_file: str) -> ssl.SSLContext:
+    """The settings of TLS: CA certificates are read once."""
+    import ssl
+    return ssl.create_default_context(cafile=ca_file or None)
+
+
+def parse_response(status: int, headers: Mapping[str, str] | http.client.HTTPMessage,
+                   body: object) -> Answer:
     """The Answer in an HTTP response."""
-    why = f"answers {status} {_short(body)}".rstrip()
+    why = f"answers {status} {_shorten_text(body)}".rstrip()
     if status in (400, 413, 422):
         return Answer(BAD, why, None)
-    if status == 404 and not _short(body).startswith("{"):
+    if status == 404 and not _shorten_text(body).startswith("{"):
         # InfluxDB and what stands in for it say in JSON that there is no such bucket.
-        version = _short(headers.get("X-Influxdb-Version"))
+        version = _shorten_text(headers.get("X-Influxdb-Version"))
         return Answer(NO_API, f"has no /api/v2/write ({'InfluxDB ' + version if version else why})",
                       None)
     if status in (401, 403, 404):
@@ -153,7 +174,7 @@ def retry_after_s(text: str | None) -> float | None:
     return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None
 
 
-def _short(what: object) -> str:
-    text = what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what or "")
+def _shorten_text(value: object) -> str:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
     text = " ".join(text.split())
     return text if len(text) <= 160 else text[:157] + "..."

@@ -1,18 +1,41 @@
 """
-From sweeps to lines of InfluxDB's line protocol: which jobs did something, and where.
+InfluxDB's line protocol, made of sweeps and events.
 
-    measurement   tags                                        fields, all integers
-    lustre        job fs server                               read_bytes write_bytes iops
-    lustre_job    cluster job user account fs [target]        read_bytes write_bytes read_rpcs
-                                                              write_rpcs operations requests
-                                                              lower_bound, and each operation:
-                                                              open close ...
+    measurement    tags                                        fields
+    lustre         job fs server                               read_bytes write_bytes iops
+    lustre_job     cluster job user account fs [target]        read_bytes write_bytes read_rpcs
+                                                               write_rpcs operations requests
+                                                               lower_bound, and each operation:
+                                                               open close ...
+    lustre_client  fs node                                     read_bytes write_bytes read_rpcs
+                                                               write_rpcs ost_operations
+                                                               mdt_operations lower_bound
+    lustre_capacity fs target node     bytes_total bytes_free bytes_available inodes_total
+                                                               inodes_free
+    lustre_target  fs target node      metrics of the target: lustre/server_metrics.py
+    lustre_service node service        those of a service of a storage server
+    job_io         cluster job user account fs kind            read_bytes write_bytes lower_bound
+                                                               upper_bound,
+                                                               of NFS requests retransmissions
+                                                               timeouts
+    lustre_lnet    node                sent received routed dropped, their _bytes, waiting; resent,
+                                       response_timeouts, lowest_health where known
+    lustre_lnet_credits node lnet      waiting lowest; where known peers waiting_peers peer_waiting
+                                       peer_lowest
+    lustre_event   kind severity cause fs target node          count skipped duration_ms;
+                                                               texts: id message clients
 
-`lustre` is jobHarvest's: `server` is oss or mds, the amounts are totals of the job so far, iops is
-the number of all operations but reads and writes, and a job has a point when it did something; none
-of a sweep that was an hour ago.  `lustre_job` has totals too, which only grow, so the database
-makes the rates: a job that did something has a point, and one of the sweep before if that has none
-yet, so that an increase is seen from where it began.
+Fields are integers but for those texts.  `lustre` is jobHarvest's: `server` is oss or mds, the
+amounts are the job's totals so far, iops is the number of all operations but reads and writes; an
+active job has a point, but not for a sweep of more than an hour ago.  `lustre_job` and
+`lustre_client` have totals too (of a job; of a node since the server's start), which only grow, so
+the database makes the rates: an active job or node has a point, and one at the time of the sweep
+before if it had none there, so that an increase begins at the right time.
+
+A point of job_io is of a finished job on NFS, GPFS or local disks, at its end.
+
+An event's point has the time of its beginning.  An event that grows is written again with its first
+tags and time, so it replaces its point.
 
 Source: line protocol of InfluxDB 2; influxWrite() of jobHarvest for its schema.
 """
@@ -20,17 +43,28 @@ Source: line protocol of InfluxDB 2; influxWrite() of jobHarvest for its schema.
 from __future__ import annotations
 
 import collections
+from collections import OrderedDict
+from typing import TYPE_CHECKING
 
+from iostats.events.kinds import SEVERITIES
+from iostats.events.status import NO_METRICS
 from iostats.lustre.metrics import is_operation, is_transfer
-from iostats.sinks.gains import AT_ONCE, BYTES, NO_JOB, Tally, job_of
+from iostats.lustre.stats import parse_file_system
+from iostats.sinks.gains import AT_ONCE, BYTES, NO_JOB, Tally, make_job_labels
+from iostats.sinks.nodes import NodeCounters
+from iostats.sinks.records import list_points
+from iostats.wire.messages.arrays import list_integers
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from typing import Any
 
+    from iostats.events.event import Event
+    from iostats.events.status import ServerStatus
+    from iostats.harvest.intake import Harvest, SiteSweep
     from iostats.sinks.gains import IdTable, JobLabels, Key
-    from iostats.site.harvest_intake import Harvest, SiteSweep
+    from iostats.sinks.nodes import NodeClients
+    from iostats.totals.record import Record
 
     Row = tuple[Mapping[str, tuple[Any, Any]], int]      # counter -> samples, sums; the row
     Totals = dict[str, tuple[list[int], list[int]]]
@@ -42,7 +76,7 @@ SERVER_OF = {"ost": "oss", "mdt": "mds"}
 
 def tag(text: str) -> str:
     r"""
-    `text` as the value of a tag.
+    Return `text` as the value of a tag.
 
     A backslash and what is not printed stand as in job_stats, \x5c: databases differ in what they
     make of a backslash before a comma or at the end, and \x is the same for all.
@@ -52,10 +86,10 @@ def tag(text: str) -> str:
     """
     if text.isalnum() and text.isascii():
         return text
-    return "".join(_escaped(c) for c in text)
+    return "".join(_escape(c) for c in text)
 
 
-def _escaped(c: str) -> str:
+def _escape(c: str) -> str:
     if c in " ,=":
         return "\\" + c
     if c == "\\" or not c.isprintable():
@@ -65,14 +99,14 @@ def _escaped(c: str) -> str:
     return c
 
 
-def tags_of(**tags: str) -> str:
+def format_tags(**tags: str) -> str:
     return "".join(f",{name}={tag(text)}" for name, text in tags.items() if text)
 
 
-def line(head: str, fields: Iterable[tuple[str, int]], moment_ms: int,
-         too_large: list[str]) -> str:
+def format_point(head: str, fields: Iterable[tuple[str, int]], moment_ms: int,
+                 too_large: list[str]) -> str:
     """
-    One point; `head` is the measurement with its tags.
+    A point as a line; `head` is the measurement with its tags.
 
     A field that no database takes is left out and added to `too_large`; "" where no other is left.
     """
@@ -85,29 +119,30 @@ def line(head: str, fields: Iterable[tuple[str, int]], moment_ms: int,
     return f"{head} {','.join(shown)} {moment_ms}" if shown else ""
 
 
-def fields_of(rows: Iterable[Row]) -> dict[str, int]:
+def sum_fields(rows: Iterable[Row]) -> dict[str, int]:
     """
-    {field: amount} of the rows [({counter: (samples, sums)}, row)] added up; zeros have none.
+    Return {field: amount} of the rows [({counter: (samples, sums)}, row)] added up; zeros have
+    none.
     """
-    found: dict[str, int] = {}
+    fields: dict[str, int] = {}
     for columns, row in rows:
         for counter, (samples, sums) in columns.items():
             count = int(samples[row])
             if not count:
                 continue
             if counter in BYTES:
-                _add(found, counter, int(sums[row]))
-                _add(found, counter.replace("bytes", "rpcs"), count)
-                _add(found, "requests", count)
+                _add(fields, counter, int(sums[row]))
+                _add(fields, counter.replace("bytes", "rpcs"), count)
+                _add(fields, "requests", count)
             elif not is_transfer(counter):
-                _add(found, tag(counter), count)
+                _add(fields, tag(counter), count)
                 if is_operation(counter):
-                    _add(found, "operations", count)
-                    _add(found, "requests", count)
-    return found
+                    _add(fields, "operations", count)
+                    _add(fields, "requests", count)
+    return fields
 
 
-def iops_of(rows: Iterable[Row]) -> int:
+def count_iops(rows: Iterable[Row]) -> int:
     """jobHarvest's iops: all operations but reads and writes; a rename is one."""
     return sum(int(samples[row]) for columns, row in rows
                for counter, (samples, _) in columns.items() if is_operation(counter))
@@ -119,7 +154,7 @@ def _add(fields: dict[str, int], name: str, amount: int) -> None:
 
 
 class PointGroup:
-    """The points of one sweep with the same tags but for the job: of a file system, or a target."""
+    """Points of one sweep whose tags differ only in the job: of a file system, or a target."""
 
     def __init__(self, fs: str, target: str, server: str) -> None:
         self.fs, self.target, self.server = fs, target, server
@@ -140,34 +175,35 @@ class SweepPoints:
         self.too_large: list[str] = []
 
     def lines(self) -> Iterator[str]:
-        """Its points, one line each."""
+        """The sweep's points, one line each."""
         return filter(None, self._lines())
 
     def _lines(self) -> Iterator[str]:
         now_ms, before_ms = round(self.slot * 1000), round((self.slot_before or 0) * 1000)
         for group in self.groups:
             for job, now, before, low, goes_on in group.entries:
-                fields = fields_of(now)
+                fields = sum_fields(now)
                 if group.server:
-                    head = "lustre" + tags_of(job=job.job, fs=group.fs, server=group.server)
-                    yield line(head, (*((name, fields.get(name, 0)) for name in BYTES),
-                                      ("iops", iops_of(now))), now_ms, self.too_large)
+                    head = "lustre" + format_tags(job=job.job, fs=group.fs, server=group.server)
+                    yield format_point(head, (*((name, fields.get(name, 0)) for name in BYTES),
+                                              ("iops", count_iops(now))), now_ms, self.too_large)
                     continue
-                head = "lustre_job" + tags_of(cluster=job.cluster, job=job.job, user=job.user,
+                head = "lustre_job" + format_tags(cluster=job.cluster, job=job.job, user=job.user,
                                             account=job.account, fs=group.fs, target=group.target)
                 if self.slot_before is not None:
-                    then = fields_of(before)
+                    then = sum_fields(before)
                     begin = [(name, then.get(name, 0)) for name in sorted(fields)
                              if not goes_on or name not in then]
                     if begin:
-                        yield line(head, begin, before_ms, self.too_large)
-                yield line(head, [*sorted(fields.items()), ("lower_bound", int(low))], now_ms,
-                           self.too_large)
+                        yield format_point(head, begin, before_ms, self.too_large)
+                yield format_point(head, [*sorted(fields.items()), ("lower_bound", int(low))],
+                                   now_ms,
+                                   self.too_large)
 
 
 class Lines:
     """
-    From sweeps to points: which jobs did something, and where; `clock` gives seconds since 1970.
+    Makes points of active jobs from sweeps; `clock` gives seconds since 1970.
 
     Attributes:
         too_old: points of jobHarvest's schema that were not made, since the sweep was too long ago.
@@ -187,12 +223,12 @@ class Lines:
         self.ready: SweepPoints | None = None
 
     def walk(self, sweep: SiteSweep, harvest: Harvest) -> Iterator[None]:
-        """Generator: take a sweep, a little at a step; then `ready` is its SweepPoints."""
+        """Generator: read a sweep step by step; then `ready` is its SweepPoints."""
         self.ready = None
         yield from self._tally.walk(sweep, harvest)
         tally, changed, no_job_before = self._tally, {}, dict(self._no_job)
         for key, table in tally.tables.items():
-            changed[key] = yield from self._changed(key, table, harvest)
+            changed[key] = yield from self._select_changed(key, table, harvest)
             yield
         full = collections.defaultdict(list)
         harvested = collections.defaultdict(list)
@@ -213,40 +249,39 @@ class Lines:
                     self.too_old += len(group.entries)
                 else:
                     groups.append(group)
-        self._forget()
+        self._drop_dead()
         self.ready = SweepPoints(sweep.slot, tally.slot_before, groups)
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """The targets count these ids from 0."""
-        self._tally.forget(ids)
+    def drop_ids(self, ids: Iterable[str]) -> None:
+        """Restart these ids at 0, as the targets do."""
+        self._tally.drop_ids(ids)
 
-    def _changed(self, key: Key, table: IdTable,
-                 harvest: Harvest) -> Generator[None, None, dict[JobLabels, None]]:
-        """
-        Generator: {JobLabels} of those that did something in `table`; I/O of no job is added up.
+    def _select_changed(self, key: Key, table: IdTable,
+                        harvest: Harvest) -> Generator[None, None, dict[JobLabels, None]]:
+        """Generator: the {JobLabels} of jobs with I/O in `table`; I/O outside of jobs is added up.
         """
         moved, no_job = None, {}
         for counter, (samples, sums) in table.gains().items():
-            some = samples > 0
-            moved = some if moved is None else moved | some
+            is_active = samples > 0
+            moved = is_active if moved is None else moved | is_active
             if counter in BYTES or not is_transfer(counter):
                 no_job[counter] = (int(samples[~table.is_job].sum()),
                                    int(sums[~table.is_job].sum()))
         self._count_no_job(key, no_job)
-        found: dict[JobLabels, None] = {}
+        jobs: dict[JobLabels, None] = {}
         if moved is not None:
-            for number, row in enumerate((moved & table.is_job).nonzero()[0].tolist()):
+            for number, row in enumerate(list_integers((moved & table.is_job).nonzero()[0])):
                 if number % AT_ONCE == 0:
                     yield
                 job_id = table.ids[row]
-                job = job_of(job_id, harvest)
+                job = make_job_labels(job_id, harvest)
                 old = self._job.get(job_id)
                 if old != job:
                     self._ids[old].discard(job_id)
                     self._job[job_id] = job
                     self._ids[job].add(job_id)
-                found[job] = None
-        return found
+                jobs[job] = None
+        return jobs
 
     def _count_no_job(self, key: Key, gained: dict[str, tuple[int, int]]) -> None:
         # Ids that are no jobs come and go; from our own beginning on the sum only grows.
@@ -261,7 +296,10 @@ class Lines:
     def _fill(self, group: PointGroup, tables: list[IdTable],
               changed: dict[Key, dict[JobLabels, None]],
               no_job_before: dict[Key, Totals] | None) -> Iterator[None]:
-        """Generator: enter the points of `group`; those of no job where `no_job_before` is told."""
+        """
+        Generator: enter the points of `group`; also points without a job where `no_job_before` is
+        known.
+        """
         keys = [(table.fs, table.component, table.target) for table in tables]
         jobs = dict.fromkeys(job for key in keys for job in changed[key])
         for number, job in enumerate(jobs):
@@ -276,12 +314,12 @@ class Lines:
                     if row is not None:
                         now.append((table.now, row))
                         before.append((table.before, row))
-                        low = low or bool(table.low[row])
+                        low = low or table.low.item(row)
             self._enter(group, job, now, before, low)
         if no_job_before is not None:
             now = [(self._no_job[key], 0) for key in keys]
             before = [(no_job_before.get(key, {}), 0) for key in keys]
-            if fields_of(now) != fields_of(before):
+            if sum_fields(now) != sum_fields(before):
                 self._enter(group, NO_JOB, now, before, False)
 
     def _enter(self, group: PointGroup, job: JobLabels, now: list[Row], before: list[Row],
@@ -291,7 +329,7 @@ class Lines:
         self._written[key] = slot
         group.entries.append((job, now, before, low, goes_on))
 
-    def _forget(self) -> None:
+    def _drop_dead(self) -> None:
         if len(self._job) > 1000 + 2 * len(self._tally.first):
             self._job = {job_id: job for job_id, job in self._job.items()
                          if job_id in self._tally.first}
@@ -300,3 +338,147 @@ class Lines:
                 self._ids[job].add(job_id)
             self._written = {key: slot for key, slot in self._written.items()
                              if key[-1] in self._ids or key[-1] == NO_JOB}
+
+
+# In the order of CLIENT_METRICS; the words are those of lustre_job.
+NODE_FIELDS = ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs", "ost_operations",
+               "mdt_operations")
+
+
+class NodeLines:
+    """The points of nodes, from sweep to sweep; up to `limit` nodes have points of their own."""
+
+    def __init__(self, limit: int) -> None:
+        self._counters = NodeCounters(limit, backdated=True)
+        self._slot: float | None = None
+        self._written: dict[tuple[str, str], float] = {}        # the slot of its last point
+
+    def lines(self, slot: float, every_s: float,
+              clients: Mapping[str, NodeClients], too_large: list[str]) -> Iterator[str]:
+        """The points of one sweep, one line each; `too_large`: as of `line`."""
+        slot_before = slot - every_s if self._slot is None else self._slot
+        now_ms, before_ms = round(slot * 1000), round(slot_before * 1000)
+        written = {}
+        for counter in self._counters.add(clients):
+            if counter.totals == counter.before:
+                continue
+            key, head = (counter.fs, counter.node), "lustre_client" + format_tags(fs=counter.fs,
+                                                                                  node=counter.node)
+            if self._written.get(key) != slot_before:
+                yield format_point(head, zip(NODE_FIELDS, counter.before), before_ms, too_large)
+            yield format_point(head,
+                               [*zip(NODE_FIELDS, counter.totals),
+                                ("lower_bound", int(counter.is_low))],
+                               now_ms, too_large)
+            written[key] = slot
+        self._slot, self._written = slot, written
+
+
+_REMEMBERED = 10_000                # events that may grow
+_LATEST_MS = (1 << 63) // 10**6 - 1     # a database has nanoseconds in 64 bits
+
+
+class EventLines:
+    """The points of events, one line each."""
+
+    def __init__(self) -> None:
+        self._points: OrderedDict[str, tuple[str, int]] = OrderedDict()     # id -> head, time
+
+    def lines(self, events: Iterable[Event], names: Mapping[str, str]) -> list[str]:
+        """Return [line]; `names`: {NID: node}."""
+        return [self._format_event(event, names) for event in events]
+
+    def _format_event(self, event: Event, names: Mapping[str, str]) -> str:
+        head, moment_ms = self._points.get(event.id) or (
+            "lustre_event" + format_tags(
+                kind=event.kind, severity=SEVERITIES[event.severity], cause=event.cause,
+                fs=event.file_system, target=event.target, node=event.node),
+            min(round(event.time * 1000), _LATEST_MS))
+        self._points[event.id] = head, moment_ms
+        self._points.move_to_end(event.id)
+        if len(self._points) > _REMEMBERED:
+            self._points.popitem(last=False)
+        fields = [f"count={event.count}i", f"skipped={event.skipped}i"]
+        if event.over is not None:
+            fields.append(f"duration_ms={max(0, round((event.over - event.time) * 1000))}i")
+        texts = {"id": event.id, "message": event.message,
+                 "clients": " ".join(names.get(client, client) for client in event.clients)}
+        fields += [f"{name}={quote_text_field(text)}" for name, text in texts.items() if text]
+        return f"{head} {','.join(fields)} {moment_ms}"
+
+
+def format_finished_jobs(records: Iterable[Record]) -> list[str]:
+    """The points of finished jobs' I/O on other file systems than Lustre."""
+    lines = []
+    for record in records:
+        batch, ended = record.batch, record.job.ended
+        if ended is None:
+            continue
+        for point in list_points(record):
+            head = "job_io" + format_tags(
+                cluster=batch.cluster if batch else "", job=record.job.id,
+                user=record.job.user or "", account=batch.account if batch else "", fs=point.fs,
+                kind=point.kind)
+            fields = {**point.amounts, "lower_bound": int(point.is_low),
+                      "upper_bound": int(point.is_high)}
+            lines.append(format_point(head, fields.items(), round(ended * 1000), []))
+    return lines
+
+
+_STATUS_AGAIN_S = 600.0             # a point of what does not change
+
+
+class StatusLines:
+    """
+    The points of statuses that are not written yet: of targets' capacities, of storage servers'
+    LNet; `take` is another thread's.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, Mapping[str, int]]] = {}
+        self._waiting: dict[str, str] = {}              # measurement and tags -> line
+
+    def add(self, node: str, now: float, status: ServerStatus) -> None:
+        """Make points of a status that was received at `now`, s since 1970."""
+        for target, about in status.get("targets", {}).items():
+            if "capacity" in about:
+                self._add("lustre_capacity" + format_tags(
+                    fs=parse_file_system(target), target=target, node=node), now, about["capacity"])
+        metrics = status.get("metrics", NO_METRICS)
+        for target, counted in metrics["targets"].items():
+            self._add("lustre_target" + format_tags(
+                fs=parse_file_system(target), target=target, node=node), now, counted["values"])
+        for service, counted in metrics["services"].items():
+            self._add("lustre_service" + format_tags(node=node, service=service), now,
+                      counted["values"])
+        if "lnet" in status:
+            numbers = {name: value for name, value in status["lnet"].items()
+                       if name not in ("down", "health", "credits", "short_peers")}
+            if status["lnet"].get("health"):
+                numbers["lowest_health"] = min(status["lnet"]["health"].values())
+            self._add("lustre_lnet" + format_tags(node=node), now, numbers)
+            for network, credits in status["lnet"].get("credits", {}).items():
+                self._add("lustre_lnet_credits" + format_tags(lnet=network, node=node), now,
+                          credits)
+
+    def _add(self, head: str, now: float, values: Mapping[str, int]) -> None:
+        at, values_before = self._known.get(head, (0.0, None))
+        if values and (values_before != values or not 0 <= now - at < _STATUS_AGAIN_S):
+            self._known[head] = now, values
+            fields = ",".join(f"{name}={value}i" for name, value in values.items())
+            self._waiting[head] = f"{head} {fields} {round(now * 1000)}"
+
+    def lines(self) -> list[str]:
+        """Return [line] of those that wait."""
+        return [self._waiting.pop(head) for head in list(self._waiting)]
+
+
+def quote_text_field(text: str) -> str:
+    r"""
+    Return `text` as the value of a field; what does not print is a "?".
+
+    >>> quote_text_field('a "b" \\')
+    '"a \\"b\\" \\\\"'
+    """
+    shown = "".join(c if c.isprintable() else "?" for c in text)
+    return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'

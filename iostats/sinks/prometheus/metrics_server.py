@@ -6,53 +6,49 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import TYPE_CHECKING
 
 from iostats.base.errors import ConfigError
 from iostats.server.http_server import HttpLimits, HttpServer, bound_socket
 from iostats.sinks.prometheus import MOST_CONNECTIONS, NAME
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
+    from prometheus_client.core import Metric
 
     from iostats.base.config import Config
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def address_of(config: Config, option: str = "prometheus.listen") -> tuple[str, int]:
-    """(host, port) of [prometheus] listen, or of another option; ConfigError."""
-    host, colon, port = config[option].rpartition(":")
+def parse_address(text: str, where: str) -> tuple[str, int]:
+    """Return (host, port) of HOST:PORT; ConfigError with `where`."""
+    host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise ConfigError(f"{_where(config, option)}: expected HOST:PORT such as 127.0.0.1:9464, "
-                          f"got '{config[option]}'")
+        raise ConfigError(f"{where}: expected HOST:PORT such as 127.0.0.1:9464, got '{text}'")
     return host.strip("[]"), int(port)
-
-
-def _where(config: Config, option: str) -> str:
-    section, _, key = option.partition(".")
-    return f"{config.origin[option]}: [{section}] {key}"
 
 
 class MetricsServer:
     """
-    The page by the one HTTP server that there is, in a thread and an event loop of its own: what
-    is asked for here delays no report.
+    Serves the page in a thread and an event loop of its own, so that a request for it delays no
+    report.
 
     Attributes:
         address: (host, port) that it listens on.
         http, loop: the server, and the event loop that it runs in.
     """
 
-    def __init__(self, page: Callable[[], tuple[bytes, bytes]], config: Config,
-                 option: str = "prometheus.listen") -> None:
-        """`option`: which one has the address; ConfigError."""
+    def __init__(self, page: Callable[[], tuple[bytes, bytes]], config: Config, address: str,
+                 option: str) -> None:
+        """`address`: HOST:PORT; `option`: its key in site.cfg; ConfigError."""
+        where = config.locate(option)
         try:
-            self._socket = bound_socket(*address_of(config, option))
+            self._socket = bound_socket(*parse_address(address, where))
         except OSError as error:
-            raise ConfigError(f"{_where(config, option)}: cannot listen on {config[option]}: "
-                              f"{error.strerror}; is another exporter there?") from None
+            raise ConfigError(f"{where}: cannot listen on {address}: {error.strerror}; is another "
+                              f"exporter there?") from None
         self.address = self._socket.getsockname()[:2]
         self._page, self.loop = page, asyncio.new_event_loop()
         self.http = HttpServer(HttpLimits.of(config)._replace(connections=MOST_CONNECTIONS))
@@ -63,7 +59,7 @@ class MetricsServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(self.http.listen_at(self._socket))
+        self.loop.run_until_complete(self.http.listen_on_socket(self._socket))
         self._listens.set()
         self.loop.run_forever()
         self.loop.close()
@@ -81,7 +77,7 @@ class MetricsServer:
             self._thread.join(2.0)
 
 
-def page_of(families: list[Any]) -> bytes:
+def format_page(families: list[Metric]) -> bytes:
     """The page of prometheus_client's families, bytes."""
     from prometheus_client import CollectorRegistry, generate_latest
     registry = CollectorRegistry(auto_describe=False)
@@ -90,15 +86,15 @@ def page_of(families: list[Any]) -> bytes:
 
 
 class _Families:
-    """What prometheus_client asks for the metrics of a page: a collector."""
+    """The collector object that prometheus_client requires."""
 
-    def __init__(self, families: list[Any]) -> None:
+    def __init__(self, families: list[Metric]) -> None:
         self._families = families
 
-    def collect(self) -> list[Any]:
+    def collect(self) -> list[Metric]:
         return self._families
 
 
 def utf8(text: str) -> str:
-    """`text` without halves of characters, which are no UTF-8."""
+    """Return `text` without lone surrogates, which UTF-8 does not have."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

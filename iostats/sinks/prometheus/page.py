@@ -1,37 +1,54 @@
 """
-The page for Prometheus: which jobs are on it, and their amounts as prometheus_client's families.
+The page for Prometheus: amounts of jobs and nodes as prometheus_client's families.
 
     lustre_job_read_bytes_total     lustre_job_read_samples_total     {component,jobid,target}
     lustre_job_write_bytes_total    lustre_job_write_samples_total
     lustre_job_stats_total{operation}
     lustre_job_lower_bound                            1 where a job's amounts may be too low
+    lustre_client_read_bytes_total  lustre_client_read_samples_total  {fs,node}
+    lustre_client_write_bytes_total lustre_client_write_samples_total
+    lustre_client_operations_total  {component,fs,node}
+    lustre_client_lower_bound
+    iostats_finished_jobs_..._total                   {fs,kind}, of NFS and local disks
     iostats_...                                       about the harvest, the agents, the sinks
 
-as the lustre_exporter of HPE and GSI and Whamcloud's lustrefs-exporter have them, with the labels
-fs, cluster, user and account as well; a label that is not known is empty, which is no label to
-Prometheus.  Zeros have no line.
+lustre_job_... are the names of the lustre_exporter of HPE and GSI and of Whamcloud's
+lustrefs-exporter, with the labels fs, cluster, user and account added; an unknown label is empty,
+which for Prometheus is no label.  Zeros have no line.
 
-It has a bounded number of jobs, the busiest ones; what the others gained is added up as
-jobid="(others)", and the I/O of no job as "(unattributed)".  These two count from the server's
+The page has a bounded number of jobs, the busiest ones; gains of other jobs are added up as
+jobid="(others)", and I/O without a job as "(unattributed)".  These two count from the server's
 start, so that they never fall.  So a sum of rates is right; a sum of totals is not, as with any
-exporter whose series come and go.
+exporter whose series appear and disappear.
+
+lustre_client_... has names of the same pattern, since no exporter has these numbers:
+lustre_exporter's component="client" is read from a client's own llite, with bytes from its cache;
+lustrefs-exporter counts the same requests, but by target and NID:
+lustre_client_export_bytes_total{name,nid,target,...}.  A node's counter has a line from the
+beginning, also at 0, so that a rate includes its first increase.
 """
 
 from __future__ import annotations
 
 import collections
 import heapq
+from typing import TYPE_CHECKING
 
+from iostats.load.amounts import CLIENT_METRICS
 from iostats.lustre.metrics import is_operation, is_transfer
 from iostats.sinks.gains import BYTES, OTHERS, UNATTRIBUTED, JobLabels, Tally
 from iostats.sinks.prometheus.metrics_server import utf8
+from iostats.wire.messages.arrays import list_integers
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from prometheus_client.core import Metric
+
     from iostats.sinks.gains import Columns, IdTable, Key
+    from iostats.sinks.nodes import NodeCounter
+    from iostats.sinks.records import FinishedJobs
 
 _FADES = 0.8                    # of a job's weight stays from one sweep to the next
 _STAYS = 2.0                    # a job that is shown counts double: the page is not to flicker
@@ -60,19 +77,19 @@ AGE = "Seconds since the last sweep was taken."
 
 class Amounts:
     """
-    What a page shows, from sweep to sweep.
+    The amounts on a page, from sweep to sweep.
 
-    `most`: up to this number of jobs have lines of their own.
+    `limit`: up to this number of jobs have lines of their own.
 
     Attributes:
         shown: {job, as job_stats have it}; `jobs`: how many there are.
     """
 
-    def __init__(self, most: int, by_target: bool) -> None:
+    def __init__(self, limit: int, by_target: bool) -> None:
         self.tally = Tally(by_target)
         self.shown: frozenset[str] = frozenset()
         self.jobs = 0
-        self._most = most
+        self._most = limit
         self._weight: dict[str, float] = {}
         # key of a table -> {counter: [samples, sums]}, and -> [requests, unattributed ones]
         self._others: dict[Key, dict[str, list[int]]] = {}
@@ -81,12 +98,12 @@ class Amounts:
         self._any_hidden = False
 
     def choose(self) -> None:
-        """After a walk: who is shown, and what the others gained."""
+        """After a walk: choose the jobs on the page, and add up the gains of the others."""
         tally, first = self.tally, self.tally.slot_before is None
         gains = {key: table.gains() for key, table in tally.tables.items()}
-        self._weigh(gains, first)
+        self._weigh(gains)
         present = {tally.names[table.ids[row]] for table in tally.tables.values()
-                   for row in (table.here & table.is_job).nonzero()[0].tolist()}
+                   for row in list_integers((table.here & table.is_job).nonzero()[0])}
         self.jobs = len(present)
         if len(present) <= self._most:
             chosen = frozenset(present)
@@ -98,7 +115,7 @@ class Amounts:
             self._count(key, table, gains[key], chosen, first)
         self.shown = chosen
 
-    def _weigh(self, gains: dict[Key, Columns], first: bool) -> None:
+    def _weigh(self, gains: dict[Key, Columns]) -> None:
         """Each job's share of all bytes and of all requests, of late."""
         self._weight = {job: weight * _FADES for job, weight in self._weight.items()
                         if weight > _FORGOTTEN}
@@ -106,33 +123,33 @@ class Amounts:
         for key, columns in gains.items():
             table = self.tally.tables[key]
             moved = sum((columns[name][1] for name in BYTES if name in columns), 0)
-            asked = sum((samples for name, (samples, _) in columns.items()
-                         if name in BYTES or is_operation(name)), 0)
+            requests = sum((samples for name, (samples, _) in columns.items()
+                            if name in BYTES or is_operation(name)), 0)
             if columns:
-                by_table[key] = (table, moved, asked)
+                by_table[key] = (table, moved, requests)
                 totals[0] += int(_sum(moved))
-                totals[1] += int(_sum(asked))
-        for table, moved, asked in by_table.values():
-            weight: Any = moved / max(totals[0], 1) + asked / max(totals[1], 1)
-            for row in ((weight > 0) & table.is_job).nonzero()[0].tolist():
+                totals[1] += int(_sum(requests))
+        for table, moved, requests in by_table.values():
+            weight: Any = moved / max(totals[0], 1) + requests / max(totals[1], 1)
+            for row in list_integers(((weight > 0) & table.is_job).nonzero()[0]):
                 job = self.tally.names[table.ids[row]]
-                self._weight[job] = self._weight.get(job, 0.0) + float(weight[row])
+                self._weight[job] = self._weight.get(job, 0.0) + weight.item(row)
 
     def _count(self, key: Key, table: IdTable, gains: Columns, chosen: frozenset[str],
                first: bool) -> None:
-        others, no_job = self._others.setdefault(key, {}), self._no_job.setdefault(key, {})
+        rest, no_job = self._others.setdefault(key, {}), self._no_job.setdefault(key, {})
         requests = self.requests[key]
-        names, rows = self.tally.names, table.is_job.nonzero()[0].tolist()
+        names, rows = self.tally.names, list_integers(table.is_job.nonzero()[0])
         # A job that comes onto the page begins there with its total, of which no rate can be made:
-        # what it gained just now was gained by one of the others.
+        # its last gain was gained by one of the others.
         hidden = table.is_job & False
         for row in rows:
             job = names[table.ids[row]]
-            hidden[row] = job not in chosen or (job not in self.shown and bool(table.was_here[row]))
+            hidden[row] = job not in chosen or (job not in self.shown and table.was_here.item(row))
         if first:
             return
         for counter, (samples, sums) in gains.items():
-            for group, mask in ((others, hidden), (no_job, ~table.is_job)):
+            for group, mask in ((rest, hidden), (no_job, ~table.is_job)):
                 entry = group.setdefault(counter, [0, 0])
                 entry[0] += int(samples[mask].sum())
                 entry[1] += int(sums[mask].sum())
@@ -141,22 +158,20 @@ class Amounts:
                 requests[1] += int(samples[~table.is_job].sum())
 
     def rows(self) -> Iterator[tuple[IdTable, str, Mapping[str, Sequence[int]], bool]]:
-        """
-        (IdTable, jobid, {counter: (samples, sums)}, low) of all that is shown.
-        """
+        """Yield (IdTable, jobid, {counter: (samples, sums)}, low) of all that is shown."""
         for key, table in self.tally.tables.items():
             by_job = collections.defaultdict(list)
-            for row in (table.here & table.is_job).nonzero()[0].tolist():
+            for row in list_integers((table.here & table.is_job).nonzero()[0]):
                 job = self.tally.names[table.ids[row]]
                 if job in self.shown:
                     by_job[job].append(row)
             for job, rows in by_job.items():
                 amounts = {}
                 for counter, (samples, sums) in table.now.items():
-                    count = sum(int(samples[row]) for row in rows)
+                    count = sum(samples.item(row) for row in rows)
                     if count:
-                        amounts[counter] = (count, sum(int(sums[row]) for row in rows))
-                yield table, job, amounts, any(bool(table.low[row]) for row in rows)
+                        amounts[counter] = (count, sum(sums.item(row) for row in rows))
+                yield table, job, amounts, any(table.low.item(row) for row in rows)
             if self._any_hidden:
                 yield table, OTHERS, self._others.get(key, {}), False
             yield table, UNATTRIBUTED, self._no_job.get(key, {}), False
@@ -166,11 +181,11 @@ def _sum(array: Any) -> Any:
     return array.sum() if hasattr(array, "sum") else array
 
 
-def job_families(amounts: Amounts, jobs: Mapping[str, JobLabels],
-                 silent: Collection[Key] = ()) -> list[Any]:
+def make_job_families(amounts: Amounts, jobs: Mapping[str, JobLabels],
+                      silent: Collection[Key] = ()) -> list[Metric]:
     """
-    [family] of an Amounts; `jobs`: {jobid: JobLabels} of those that are shown; `silent`: keys of
-    the tables to which a target adds that was not read of late.
+    Return [family] of an Amounts; `jobs`: {jobid: JobLabels} of the jobs on the page; `silent`:
+    keys of tables with a target that was not read recently.
     """
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     made = {name: CounterMetricFamily(name, help, labels=(
@@ -183,16 +198,16 @@ def job_families(amounts: Amounts, jobs: Mapping[str, JobLabels],
         rest = tuple(map(utf8, (table.target, table.fs, job.cluster, job.user, job.account)))
         for counter, (samples, sums) in counters.items():
             if counter in BYTES:
-                way = counter.partition("_")[0]
-                _add(made[f"lustre_job_{way}_samples"], first + rest, samples)
-                _add(made[f"lustre_job_{way}_bytes"], first + rest, sums)
+                direction = counter.partition("_")[0]
+                _add(made[f"lustre_job_{direction}_samples"], first + rest, samples)
+                _add(made[f"lustre_job_{direction}_bytes"], first + rest, sums)
             elif not is_transfer(counter):
                 _add(made["lustre_job_stats"], (*first, utf8(counter), *rest), samples)
         if is_low or (jobid not in (OTHERS, UNATTRIBUTED)
                       and (table.fs, table.component, table.target) in silent):
             low.add_metric(first + rest, 1)
     requests = [CounterMetricFamily(name, help, labels=("component", "target", "fs"))
-                  for name, help in REQUESTS.items()]
+                for name, help in REQUESTS.items()]
     for (fs, component, target), numbers in amounts.requests.items():
         for family, number in zip(requests, numbers):
             family.add_metric((component, utf8(target), utf8(fs)), number)
@@ -202,3 +217,66 @@ def job_families(amounts: Amounts, jobs: Mapping[str, JobLabels],
 def _add(family: Any, labels: Sequence[str], amount: int) -> None:
     if amount:
         family.add_metric(labels, amount)
+
+
+# What finished jobs did on other file systems than Lustre: name -> help.
+FINISHED = {
+    "read_bytes": "Bytes read: on NFS and GPFS by programs, from local disks by the disks.",
+    "write_bytes": "Bytes written: on NFS and GPFS by programs, to local disks by the disks.",
+    "requests": "Requests to NFS servers.",
+    "retransmissions": "Requests to NFS servers that were sent again.",
+    "timeouts": "Requests that an NFS server did not answer within the mount's time limit.",
+    "too_low": "Jobs some of whose amounts may be too low.",
+    "too_high": "Jobs some of whose amounts may be too high.",
+}
+FINISHED_LABELS = ("fs", "kind")
+
+
+def make_finished_families(finished: FinishedJobs) -> list[Metric]:
+    """Return [family] of all finished jobs together, since the server's start."""
+    from prometheus_client.core import CounterMetricFamily
+    made = {name: CounterMetricFamily(f"iostats_finished_jobs_{name}", help,
+                                      labels=FINISHED_LABELS) for name, help in FINISHED.items()}
+    for (fs, kind), amounts in sorted(finished.totals.items()):
+        for name, amount in amounts.items():
+            made[name].add_metric((utf8(fs), kind), amount)
+    return list(made.values())
+
+
+# name -> columns of CLIENT_METRICS, with the component that they are of, and help
+NODE_FAMILIES = {
+    "lustre_client_read_bytes": ({"read_bytes": ""},
+                                 "Bytes that the node read from OSTs and MDTs."),
+    "lustre_client_write_bytes": ({"write_bytes": ""}, "Bytes that the node wrote to them."),
+    "lustre_client_read_samples": ({"reads": ""}, "Its requests that read bytes."),
+    "lustre_client_write_samples": ({"writes": ""}, "Its requests that wrote bytes."),
+    "lustre_client_operations": ({"ost_operations": "ost", "mdt_operations": "mdt"},
+                                 "All its other requests, to OSTs and to MDTs."),
+}
+NODE_LOWER_BOUND = ("1 while the node's numbers may be too low: a storage server has not reported, "
+                    "or its counters were reset.")
+NODE_LABELS = ("fs", "node")
+
+
+def list_labels(name: str) -> tuple[str, ...]:
+    """The labels of a metric of NODE_FAMILIES."""
+    columns, _ = NODE_FAMILIES[name]
+    return ("component", *NODE_LABELS) if len(columns) > 1 else NODE_LABELS
+
+
+def make_node_families(counters: Iterable[NodeCounter]) -> list[Metric]:
+    """Return [family] of these counters."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    low = GaugeMetricFamily("lustre_client_lower_bound", NODE_LOWER_BOUND, labels=NODE_LABELS)
+    made: dict[str, Any] = {name: CounterMetricFamily(name, help, labels=list_labels(name))
+                            for name, (_, help) in NODE_FAMILIES.items()}
+    where = [(made[name], CLIENT_METRICS.index(column), (component,) if component else ())
+             for name, (columns, _) in NODE_FAMILIES.items()
+             for column, component in columns.items()]
+    for counter in counters:
+        labels = utf8(counter.fs), utf8(counter.node)
+        for family, place, component in where:
+            family.add_metric((*component, *labels), counter.totals[place])
+        if counter.is_low:
+            low.add_metric(labels, 1)
+    return [*made.values(), low]

@@ -7,14 +7,21 @@ A log server: each event as a message of RFC 5424, by UDP, by TCP, or to /dev/lo
 
 from __future__ import annotations
 
-from iostats.base.options import Option, choice, duration, printable
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from iostats.base.option_kinds import (
+    Section,
+    check_printable,
+    choice_option,
+    duration_option,
+    option,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from iostats.base.config import Config
+    from iostats.sinks.syslog.sender import Syslog
 
 NAME = "syslog"
 ABOUT = "a log server (RFC 5424): rsyslog, syslog-ng, Loki, Splunk; a message of each event"
@@ -28,13 +35,14 @@ SEVERITIES = ("info", "warning", "critical", "fatal")          # an event's, fro
 
 def log_server(where: str) -> tuple[str, str, int]:
     """
-    ("udp" or "tcp", host, port) of udp://HOST:PORT; ("local", path, 0) of a path; ValueError.
+    Return ("udp" or "tcp", host, port) of udp://HOST:PORT; ("local", path, 0) of a path;
+    ValueError.
 
     >>> log_server("udp://[fd00::7]:514"), log_server("/dev/log")
     (('udp', 'fd00::7', 514), ('local', '/dev/log', 0))
     """
     if where.startswith("/"):
-        return "local", printable(where), 0
+        return "local", check_printable(where), 0
     protocol, _, rest = where.partition("://")
     host, _, port = rest.rpartition(":")
     if host[:1] == "[" and host[-1:] == "]":
@@ -53,7 +61,7 @@ def _log_server_or_empty(where: str) -> str:
     return where
 
 
-def _sd_id(text: str) -> str:
+def _parse_sd_id(text: str) -> str:
     """RFC 5424, 6.3.2: a name and an enterprise number."""
     name, at, number = text.partition("@")
     if (len(text) > 32 or not name or not at
@@ -63,22 +71,27 @@ def _sd_id(text: str) -> str:
     return text
 
 
-OPTIONS = {
-    "send_to": Option("", _log_server_or_empty, (
+class SyslogSection(Section):
+    """[syslog]: the log server."""
+
+    send_to = option("", _log_server_or_empty, (
         "udp://HOST:PORT, tcp://HOST:PORT or a path such as /dev/log"), (
         "The log server that gets a message of each event: udp://log1:514, tcp://log1:601, or "
-        "/dev/log for the one of this host.  Empty: none.")),
-    "severity": choice("info", SEVERITIES, (
-        "Events of this severity and above are sent.")),
-    "facility": choice("daemon", tuple(FACILITIES), "The facility of the messages."),
-    "sd_id": Option("iostats@32473", _sd_id, (
+        "/dev/log for the one of this host.  Empty: none."))
+    severity = choice_option("info", SEVERITIES, (
+        "Events of this severity and above are sent."))
+    facility = choice_option("daemon", tuple(FACILITIES), "The facility of the messages.")
+    sd_id = option("iostats@32473", _parse_sd_id, (
         "NAME@NUMBER of up to 32 characters, such as iostats@32473"), (
         "The name of the structured data: behind the @ a private enterprise number, where yours "
-        "may stand.  32473 is the one for examples, which no vendor has (RFC 5612).")),
-    "timeout": duration(10, "TCP: a connection, or a message, that takes longer is tried again."),
-    "max_age": duration(86400, (
-        "Events that are older than this when the log server takes messages again are left out.")),
-}
+        "may stand.  32473 is the one for examples, which no vendor has (RFC 5612)."))
+    timeout = duration_option(
+        10, "TCP: a connection, or a message, that takes longer is tried again.")
+    max_age = duration_option(86400, (
+        "Events that are older than this when the log server takes messages again are left out."))
+
+
+SECTION = SyslogSection
 
 NUMBERS = (
     ("iostats_syslog_sent_events", "counter", "Events sent to the log server."),
@@ -90,10 +103,10 @@ NUMBERS = (
 
 def is_on(config: Config) -> bool:
     """Whether a log server is named."""
-    return bool(config["syslog.send_to"])
+    return bool(config.find_section(SyslogSection).send_to)
 
 
-def make(config: Config, say: Callable[[str], None], clock: Callable[[], float]) -> Any:
+def make(config: Config, emit: Callable[[str], None], clock: Callable[[], float]) -> Syslog:
     """The sink; ConfigError."""
     from iostats.sinks.syslog.sender import Syslog
-    return Syslog(config, say, clock)
+    return Syslog(config, emit, clock)

@@ -18,8 +18,8 @@ Source: RFC 5424, 6; RFC 6587, 3.4.1; __vsyslog_internal(), misc/syslog.c of gli
 from __future__ import annotations
 
 import datetime
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -33,72 +33,74 @@ _LONGEST_VALUE = 400
 _LATEST = 253402300799              # the end of the year 9999: RFC 3339 has four digits
 
 
-def message(event: Event, names: Mapping[str, str], facility: int, sd_id: str) -> bytes:
-    """`event` by RFC 5424; `names`: {NID: node}."""
+def format_message(event: Event, names: Mapping[str, str], facility: int, sd_id: str) -> bytes:
+    """Return `event` by RFC 5424; `names`: {NID: node}."""
     text = event.message.encode("utf-8", "backslashreplace")
     mark = b"" if text.isascii() else b"\xef\xbb\xbf"
     head = " ".join((f"<{facility * 8 + SYSLOG_SEVERITY[event.severity]}>1",
-                     _rfc3339(event.time), _name(event.node, 255), APP_NAME, "-",
-                     _name(event.kind, 32), structured_data(event, names, sd_id)))
-    return head.encode() + b" " + mark + _cut(text)
+                     _format_rfc3339(event.time), _clean_name(event.node, 255), APP_NAME, "-",
+                     _clean_name(event.kind, 32), format_structured_data(event, names, sd_id)))
+    return head.encode() + b" " + mark + _shorten(text)
 
 
-def counted(data: bytes) -> bytes:
-    """With its length, for TCP."""
+def add_length_prefix(data: bytes) -> bytes:
+    """The message with its length, for TCP."""
     return b"%d %s" % (len(data), data)
 
 
-def local_message(event: Event, names: Mapping[str, str], facility: int, sd_id: str) -> bytes:
-    """`event` as /dev/log takes it; the time is the local one, of the event."""
+def format_local_message(event: Event, names: Mapping[str, str], facility: int,
+                         sd_id: str) -> bytes:
+    """Return `event` in the format of /dev/log, with the event's local time."""
     at = datetime.datetime.fromtimestamp(min(event.time, _LATEST - 86400))
     day = f"{_MONTHS[at.month - 1]} {at.day:2d} {at:%H:%M:%S}"
-    text = _cut(f"{event.node}: {event.message}".encode("utf-8", "backslashreplace"))
+    text = _shorten(f"{event.node}: {event.message}".encode("utf-8", "backslashreplace"))
     return (f"<{facility * 8 + SYSLOG_SEVERITY[event.severity]}>{day} {APP_NAME}: ".encode() + text
-            + b" " + structured_data(event, names, sd_id, time=_rfc3339(event.time)).encode())
+            + b" " + format_structured_data(event, names, sd_id,
+                                            time=_format_rfc3339(event.time)).encode())
 
 
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()     # in every locale
 
 
-def structured_data(event: Event, names: Mapping[str, str], sd_id: str, **more: str) -> str:
+def format_structured_data(event: Event, names: Mapping[str, str], sd_id: str, **more: str) -> str:
     r"""
-    `[SD-ID NAME="VALUE" ...]`; what is not known is left out.
+    Return `[SD-ID NAME="VALUE" ...]` without unknown values.
 
-    >>> _value('a"b]\\')
+    >>> _escape_value('a"b]\\')
     'a\\"b\\]\\\\'
     """
-    clients = [names.get(one, one) for one in event.clients[:_MOST_CLIENTS]]
+    clients = [names.get(client, client) for client in event.clients[:_MOST_CLIENTS]]
     values: Iterable[tuple[str, str]] = (
         ("id", event.id), *more.items(), ("kind", event.kind), ("cause", event.cause),
         ("fs", event.file_system), ("target", event.target), ("clients", " ".join(clients)),
         ("count", str(event.count)), ("skipped", str(event.skipped or "")),
-        ("last", _rfc3339(event.last) if event.last != event.time else ""),
-        ("over", "" if event.over is None else _rfc3339(event.over)))
-    return f"[{sd_id} {' '.join(f'{name}={_quoted(text)}' for name, text in values if text)}]"
+        ("last", _format_rfc3339(event.last) if event.last != event.time else ""),
+        ("over", "" if event.over is None else _format_rfc3339(event.over)))
+    return f"[{sd_id} {' '.join(f'{name}={_quote(text)}' for name, text in values if text)}]"
 
 
-def _quoted(text: str) -> str:
-    return f'"{_value(text[:_LONGEST_VALUE])}"'
+def _quote(text: str) -> str:
+    return f'"{_escape_value(text[:_LONGEST_VALUE])}"'
 
 
-def _value(text: str) -> str:
-    """As a PARAM-VALUE: RFC 5424, 6.3.3; a character that does not print has no place there."""
+def _escape_value(text: str) -> str:
+    """A PARAM-VALUE of RFC 5424, 6.3.3, without characters that do not print."""
     shown = "".join(c if c.isprintable() else "?" for c in text)
     return shown.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
 
 
-def _name(text: str, longest: int) -> str:
+def _clean_name(text: str, longest: int) -> str:
     """Printable ASCII without blanks, or "-"."""
     return "".join(c if "!" <= c <= "~" else "?" for c in text)[:longest] or "-"
 
 
-def _rfc3339(moment: float) -> str:
+def _format_rfc3339(moment: float) -> str:
     at = datetime.datetime.fromtimestamp(min(moment, _LATEST), datetime.timezone.utc)
     return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _cut(text: bytes) -> bytes:
-    """Not within a character."""
+def _shorten(text: bytes) -> bytes:
+    """Cut a text between two characters."""
     if len(text) <= _LONGEST_TEXT:
         return text
     return text[:_LONGEST_TEXT].decode("utf-8", "ignore").encode()

@@ -1,103 +1,249 @@
 """
-What a message of events says: what went wrong on a storage server, and how it stands now.
+The params of the method packed_events (docs/reference/wire.md), decoded: the events of a storage
+server, and its present state.
 
     ReceivedEvents      a message: its EventsHead, and its events
 
-events_decoder.py makes them of bytes, whose form is in docs/wire.md (packed_events).
+A message is checked before it is used: its inflated length, the number of events and targets,
+names, numbers and times.  Times are converted to the server's clock, by the difference that the
+agent knew when it made the message, or else by the one it knows now.
 """
 
-from collections import namedtuple
-from typing import Annotated, Literal, Optional
+from collections.abc import Generator
+from typing import Annotated, Literal, Optional, Union
 
 import msgspec
 
+from iostats.base.cooperative import run_to_end
 from iostats.base.job_id import LONGEST_NODE_NAME
-from iostats.wire.messages.events_encoder import MOST_EVENTS, MOST_TARGETS
-from iostats.wire.messages.report import ReportedEvent
+from iostats.base.named_tuple import NamedTuple
+from iostats.wire.messages.events_encoder import MAGIC, MOST_EVENTS, MOST_TARGETS, PROTOCOL
+from iostats.wire.messages.report import ReportedEvent, tidy_event
 from iostats.wire.messages.sweep import Count, Seconds, TargetName
+from iostats.wire.messages.sweep_decoder import (
+    PackedSweep,
+    check_magic,
+    check_protocol,
+    inflate_message,
+)
 
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 
 
+_Amount = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_Bytes = Annotated[int, msgspec.Meta(ge=0)]             # of the kernel, in 64 bits
+
+
+class CapacityStatus(msgspec.Struct, frozen=True):
+    """The capacity of one target, as of lustre.capacity.Capacity."""
+
+    bytes_total: _Amount
+    bytes_free: _Amount
+    bytes_available: _Amount
+    inodes_total: _Amount
+    inodes_free: _Amount
+
+
+class RecoveryProgress(msgspec.Struct, frozen=True):
+    """A recovery under way."""
+
+    # clients, of: those that are back, of all
+    clients: Count
+    of: Count
+    left_s: Count   # seconds until the others are evicted
+
+
 class TargetStatus(msgspec.Struct, frozen=True):
-    """
-    One target of a storage server.
+    """The state of one target of a storage server."""
 
-    Attributes:
-        state: "down" is one that was here since the boot, and is not.
-        clients: how many are connected; None where that cannot be read.
-    """
-
+    # "down" is one that was here since the boot, and is not
     state: Literal["up", "recovering", "down"]
-    clients: Optional[Count] = None
+    clients: Optional[Count] = None     # how many are connected; None where that cannot be read
+    # UNSET where that is not known
+    capacity: Union[CapacityStatus, msgspec.UnsetType] = msgspec.UNSET
+    # UNSET where none is under way
+    recovery: Union[RecoveryProgress, msgspec.UnsetType] = msgspec.UNSET
 
 
 class LogStatus(msgspec.Struct, frozen=True):
-    """
-    How the kernel's log is read.
-
-    Attributes:
-        why: it is not, or not all of it; "" where it is.
-        lines, lost: since the agent's start.
-    """
+    """The state of reading the kernel's log."""
 
     source: Literal["kmsg", "journald", "none"] = "none"
-    why: _Text = ""
+    why: _Text = ""     # it is not, or not all of it; "" where it is
+    # lines, lost: since the agent's start
     lines: Count = 0
     lost: Count = 0
 
 
-class ServerStatus(msgspec.Struct, frozen=True):
+_Credits = Annotated[int, msgspec.Meta(ge=-2**31, lt=2**31)]
+
+
+class LnetCredits(msgspec.Struct, frozen=True):
+    """Credits of a storage server's interfaces in one LNet, and of its peers there."""
+
+    # messages that wait for one of an interface; the fewest of one of its CPU partitions so far
+    waiting: Count
+    lowest: _Credits
+    # UNSET where peers are not known; waiting_peers: for how many of them messages wait
+    peers: Union[Count, msgspec.UnsetType] = msgspec.UNSET
+    waiting_peers: Union[Count, msgspec.UnsetType] = msgspec.UNSET
+    peer_waiting: Union[Count, msgspec.UnsetType] = msgspec.UNSET   # for one of a peer
+    peer_lowest: Union[_Credits, msgspec.UnsetType] = msgspec.UNSET
+
+
+class LnetStatus(msgspec.Struct, frozen=True):
     """
-    How a storage server stands.
+    LNet on a storage server.
 
     Attributes:
-        health: what health_check says, such as "healthy", "NOT HEALTHY", "LBUG"; "" where it cannot
-            be read.
-        targets: {"scratch-OST0003", "MGS": TargetStatus}.
+        sent ... dropped_bytes: as of lustre.lnet.LnetStats.
+        waiting: messages that wait for a credit of an interface.
+        down: NIDs of interfaces and routers that are down.
+        resent, response_timeouts, health: of lustre.lnetctl.LnetHealth; UNSET where unknown.
+        credits: {LNet: LnetCredits}; UNSET from an agent of a release before.
+        short_peers: {NID: (messages that wait for a credit of it, the fewest so far)} of up to 100
+            peers that had too few; UNSET where peers are not known.
     """
 
+    sent: Count
+    received: Count
+    routed: Count
+    dropped: Count
+    sent_bytes: _Bytes
+    received_bytes: _Bytes
+    routed_bytes: _Bytes
+    dropped_bytes: _Bytes
+    waiting: Count = 0
+    down: Annotated[list[_Text], msgspec.Meta(max_length=100)] = []
+    resent: Union[Count, msgspec.UnsetType] = msgspec.UNSET
+    response_timeouts: Union[Count, msgspec.UnsetType] = msgspec.UNSET
+    health: Union[Annotated[dict[_Text, Count], msgspec.Meta(max_length=100)],
+                  msgspec.UnsetType] = msgspec.UNSET
+    credits: Union[Annotated[dict[_Text, LnetCredits], msgspec.Meta(max_length=1_000)],
+                   msgspec.UnsetType] = msgspec.UNSET
+    short_peers: Union[Annotated[dict[_Text, tuple[Count, _Credits]], msgspec.Meta(max_length=100)],
+                       msgspec.UnsetType] = msgspec.UNSET
+
+
+_Word = Annotated[str, msgspec.Meta(max_length=64)]
+_Numbers = Annotated[dict[_Word, _Bytes], msgspec.Meta(max_length=100)]
+
+
+class MetricsOfOne(msgspec.Struct, frozen=True):
+    """The metrics of a target or a service, by the names in lustre/server_metrics.py."""
+
+    values: _Numbers = {}
+    # what counters have gained since the reading before; {} where that is not known
+    gained: _Numbers = {}
+
+
+class MetricsStatus(msgspec.Struct, frozen=True):
+    """The metrics of a storage server."""
+
+    # between the last two readings; 0 for only one
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    targets: Annotated[dict[TargetName, MetricsOfOne], msgspec.Meta(max_length=MOST_TARGETS)] = {}
+    services: Annotated[dict[_Word, MetricsOfOne], msgspec.Meta(max_length=1_000)] = {}
+
+
+class QuotaStatus(msgspec.Struct, frozen=True):
+    """The quota of one user, group or project, as of lustre.quota.Quota."""
+
+    file_system: _Word
+    pool: _Word
+    kind: Literal["user", "group", "project"]
+    id: _Amount
+    resource: Literal["space", "inodes"]
+    granted: _Amount
+    soft: _Amount
+    hard: _Amount
+    grace_end: Count
+
+
+class QuotasStatus(msgspec.Struct, frozen=True):
+    """The quotas of a file system."""
+
+    count: Count
+    # those of them that are nearest to their limits
+    nearest: Annotated[list[QuotaStatus], msgspec.Meta(max_length=1_000)] = []
+
+
+class ServerStatus(msgspec.Struct, frozen=True):
+    """The state of a storage server."""
+
+    # what health_check says, such as "healthy", "NOT HEALTHY", "LBUG"; "" where it cannot be read
     health: _Text = ""
+    # {"scratch-OST0003", "MGS": TargetStatus}
     targets: Annotated[dict[TargetName, TargetStatus], msgspec.Meta(max_length=MOST_TARGETS)] = {}
     log: LogStatus = LogStatus()
+    # UNSET where they are not known; quotas: where no quota master is here
+    lnet: Union[LnetStatus, msgspec.UnsetType] = msgspec.UNSET
+    metrics: Union[MetricsStatus, msgspec.UnsetType] = msgspec.UNSET
+    # {file system: QuotasStatus}
+    quotas: Union[Annotated[dict[_Word, QuotasStatus], msgspec.Meta(max_length=1_000)],
+                  msgspec.UnsetType] = msgspec.UNSET
 
 
-class EventsHead(msgspec.Struct, kw_only=True):
-    """
-    What a message has beside the clock.
-
-    Attributes:
-        node: the storage server; boot_id: /proc/sys/kernel/random/boot_id, "" where unknown.
-        seq: the message's number since the agent's start; others may have come before it.
-        made: when it was made, agent's clock, s since 1970.
-        ahead_s: that clock less the server's then; None where the agent did not know.
-        every: s between two looks ([events] every).
-        events: up to MOST_EVENTS, times by the agent's clock; of whatever node, it is this one's.
-        dropped: events that went for lack of room since the message before.
-        status: None: as the message before said.
-        is_server: whether `node` is a storage server that says how it stands; else it is another
-            machine that has only events, such as one with `iostats ldms run`.
-    """
+class EventsHead(msgspec.Struct, kw_only=True, rename={"every_s": "every"}):
+    """The head of a message of events: everything but the clock."""
 
     protocol: int
+    # the storage server
     node: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NODE_NAME)]
+    # /proc/sys/kernel/random/boot_id, "" where unknown
     boot_id: Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[0-9a-fA-F-]*\Z")]
-    seq: Count
-    made: Seconds
+    seq: Count      # the message's number since the agent's start; others may have come before it
+    made: Seconds   # when it was made, agent's clock, s since 1970
+    # that clock less the server's then; None where the agent did not know
     ahead_s: Optional[Seconds] = None
-    every: Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+    # between two scans ([events] every)
+    every_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+    # up to MOST_EVENTS, times by the agent's clock; of whatever node, it is this one's
     events: Annotated[list[ReportedEvent], msgspec.Meta(max_length=MOST_EVENTS)]
-    dropped: Count = 0
-    status: Optional[ServerStatus] = None
+    dropped: Count = 0  # events dropped for lack of space since the message before
+    status: Optional[ServerStatus] = None  # None: as in the message before
+    # whether `node` is a storage server that reports its status; else it is another machine that
+    # has only events, such as one with `iostats ldms run`
     is_server: bool = True
 
 
-ReceivedEvents = namedtuple("ReceivedEvents", "head made events")
-ReceivedEvents.__doc__ = """
-A message of events; all times by the server's clock.
+class ReceivedEvents(NamedTuple):
+    """A message of events; all times by the server's clock."""
 
-Attributes:
-    head: the EventsHead; its `made` and `events` are those of here.
-    made: when it was made, s since 1970.
-    events: [ReportedEvent], with all names and messages fit for a terminal.
-"""
+    head: EventsHead             # the EventsHead; its `made` and `events` are those of here
+    made: float                  # when it was made, s since 1970
+    events: list[ReportedEvent]  # [ReportedEvent], with all names and messages fit for a terminal
+
+
+_LONGEST = 500                      # characters of an error
+_IN_A_STEP = 250                    # events: some 0.7 ms
+_head_of = msgspec.json.Decoder(EventsHead).decode
+
+
+def decode_events(packed: PackedSweep, max_bytes: int) -> ReceivedEvents:
+    """The result of `decode_events_in_steps`, in one step."""
+    return run_to_end(decode_events_in_steps(packed, max_bytes))
+
+
+def decode_events_in_steps(packed: PackedSweep,
+                           max_bytes: int) -> Generator[None, None, ReceivedEvents]:
+    """
+    The message in `packed`, of which no more than `max_bytes` bytes are inflated, in steps;
+    ValueError, or msgspec.MsgspecError, in the first of them.
+    """
+    data = inflate_message(packed.sweep, max_bytes)
+    check_magic(data, MAGIC)
+    try:
+        head = _head_of(data[len(MAGIC):])
+    except msgspec.ValidationError as error:        # which may quote the value, in full
+        text = str(error)
+        raise ValueError(text if len(text) <= _LONGEST else
+                         f"{text[:_LONGEST // 2]} ... {text[-_LONGEST // 2:]}") from None
+    check_protocol(head.protocol, PROTOCOL)
+    ahead_s = packed.clock_ahead_s if head.ahead_s is None else head.ahead_s
+    head.made -= ahead_s
+    for number, event in enumerate(head.events):
+        if number and number % _IN_A_STEP == 0:
+            yield
+        tidy_event(event, head.node, ahead_s)
+    return ReceivedEvents(head, head.made, head.events)

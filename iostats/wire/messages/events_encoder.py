@@ -1,10 +1,10 @@
 """
-Encodes what went wrong on a storage server: docs/wire.md, packed_events.
+Encodes what went wrong on a storage server: docs/reference/wire.md, packed_events.
 
     "iostats events 1" LF
     one JSON object: the members of EventsHead in events.py
 
-Its bytes are kept and sent as they are; what is known only when they are sent, the clock, stands
+Its bytes are stored and sent as they are; what is known only when they are sent, the clock, stands
 beside them in the params.  Events are taken by their ids, so that a message may come twice, or
 after a later one, and messages are no chain.
 """
@@ -14,32 +14,47 @@ from __future__ import annotations
 import json
 import zlib
 
+from iostats.wire.method_name import MethodName
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Optional, TypedDict
+
+    class MessageHead(TypedDict, total=False):
+        """The members of EventsHead that the first message has."""
+
+        node: str
+        boot_id: str
+        seq: int
+        made: float
+        every: float
+        ahead_s: Optional[float]
+        is_server: bool         # false: of no storage server
 
 PROTOCOL, MAGIC = 1, b"iostats events 1\n"
-METHOD = "packed_events"
+METHOD: MethodName[object] = MethodName("packed_events")
 MOST_EVENTS = 1_000                # of a message
 LONGEST = 1 << 20                  # bytes of its events before compression, about
 MOST_TARGETS = 100_000             # of a status
 
 
-def packed_events(head: Mapping[str, Any], events: Sequence[Mapping[str, Any]],
-                  status: Mapping[str, Any] | None,
-                  dropped: int = 0) -> Iterator[tuple[bytes, int]]:
+def encode_events(head: MessageHead, events: Sequence[Mapping[str, object]],
+                status: Mapping[str, object] | None,
+                dropped: int = 0) -> Iterator[tuple[bytes, int]]:
     """
-    (a message, how many events it has): as many as `events` need, one where there are none.
+    Yield (a message, the number of its events): enough for `events`, and one without events if
+    there are none.
 
     Args:
         head: the members of EventsHead without `events`, `dropped` and `status`; `seq` is that of
             the first message, and each has one more than the last.
         events: as event.as_json() makes them.
-        status: what the last message says of the storage server now; None for nothing.
-        dropped: events that went for lack of room since the last message, which the last tells.
+        status: the storage server's present status, for the last message; None for none.
+        dropped: events dropped for lack of space since the last report; the last message has it.
     """
-    begin, seq = 0, head["seq"]
+    seq = head["seq"]
+    begin = 0
     while True:
         end, size = begin, 0
         parts: list[str] = []

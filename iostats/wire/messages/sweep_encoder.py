@@ -1,5 +1,5 @@
 """
-Encodes what an agent read as messages of a sweep: docs/wire.md, packed_sweep.
+Encodes what an agent read as messages of a sweep: docs/reference/wire.md, packed_sweep.
 
     BlockEncoder    entries of one target, in columns
     SweepMessages   the messages of one sweep: blocks, until one is long enough; compressed, once
@@ -38,9 +38,9 @@ COUNTED = ("samples", "sum")       # all that is needed where each entry has a s
 _TYPES = {array(code).itemsize: code for code in "BHIQ"}
 
 
-def json_length(ids: Iterable[str]) -> int:
+def compute_json_length(ids: Iterable[str]) -> int:
     """Bytes of these ids in JSON, at most: a character that is not ASCII takes six."""
-    return sum(3 + (len(one) if one.isascii() else 6 * len(one)) for one in ids)
+    return sum(3 + (len(text) if text.isascii() else 6 * len(text)) for text in ids)
 
 
 class BlockEncoder:
@@ -56,7 +56,7 @@ class BlockEncoder:
 
     _MOST_REFUSED = 1000                # ids of these that are named
 
-    def __init__(self, head: dict[str, Any]) -> None:
+    def __init__(self, head: dict[str, object]) -> None:
         self.bytes, self.bad, self.why = _HEAD, 0, ""
         self._head, self._refused = head, dict[str, None]()
         self._form: EntryForm | None = None
@@ -66,15 +66,17 @@ class BlockEncoder:
         return len(self._rows)
 
     def refuse(self, error: JobStatsSyntaxError) -> None:
-        """An entry could not be understood."""
+        """Note an entry that could not be parsed."""
         self.bad += 1
         self.why = self.why or str(error)[:LONGEST_WHY]
         if 0 < len(error.job_id) <= LONGEST_ID and len(self._refused) < self._MOST_REFUSED:
             self._refused[error.job_id] = None
-            self.bytes += json_length((error.job_id,))
+            self.bytes += compute_json_length((error.job_id,))
 
     def _leave_out(self, bad: Iterable[int]) -> None:
-        """Refuse entries that no kernel can have kept: a sum above samples x maximum."""
+        """
+        Refuse entries whose numbers no kernel can have counted: a sum above samples x maximum.
+        """
         rows = list(self._rows.values())
         for at in sorted(bad):
             del self._rows[rows[at].job_id]
@@ -83,7 +85,10 @@ class BlockEncoder:
                 "a larger one", "a sum of at most samples x maximum, below 2**63"))
 
     def has_place_for(self, form: EntryForm, row: Row) -> bool:
-        """False where another block must begin: each id comes once, and all rows have one form."""
+        """
+        False if the entry needs a new block: each id is once in a block, and all rows have one
+        form.
+        """
         return not self._rows or (form is self._form and len(self._rows) < _MOST_ROWS
                                   and row.job_id not in self._rows)
 
@@ -91,47 +96,48 @@ class BlockEncoder:
         """Add a row."""
         if not self._rows:
             self._form = form
-            self.bytes += sum(_OF_COUNTER + len(one.name) + len(one.unit) for one in form.columns)
+            self.bytes += sum(_OF_COUNTER + len(column.name) + len(column.unit)
+                              for column in form.columns)
         self._rows[row.job_id] = row
         name = row.job_id
         self.bytes += 16 + 8 * len(row.numbers) + (3 + len(name) if name.isascii()
                                                    else 6 * len(name) + 3)
 
-    def packed(self, ended: bool, entries: int = 0, gone: Sequence[str] = (),
-               unreadable: str = "") -> bytes:
+    def encode_block(self, ended: bool, entries: int = 0, removed: Sequence[str] = (),
+                     unreadable: str = "") -> bytes:
         """The block: a line of JSON, and its columns."""
         rows = list(self._rows.values())
         started, seen = [row.started_ns for row in rows], [row.seen_ns for row in rows]
         columns: list[tuple[int, array[int]]] = []
         times = [add_column(columns, started), add_column(columns, seen)]
-        wanted = COUNTED if all(started) else FIELDS
+        counted_fields = COUNTED if all(started) else FIELDS
         numbers = iter(zip(*(row.numbers for row in rows)))
         counters: dict[str, list[Any]] = {}
         bad: set[int] = set()
         for name, unit, fields in self._form.columns if self._form is not None and rows else ():
             values = {field: list(map(int, column)) for field, column in zip(fields, numbers)
-                      if field in wanted or field == "max"}
+                      if field in counted_fields or field == "max"}
             samples = values["samples"]
             if any(samples):
                 if "sum" in values and (max(values["sum"]) > _LIMIT or any(map(
                         gt, values["sum"], map(mul, samples, values["max"])))):
-                    bad.update(at for at, (total, most) in enumerate(zip(values["sum"], map(
-                        mul, samples, values["max"]))) if total > min(most, _LIMIT))
+                    bad.update(at for at, (total, largest) in enumerate(zip(values["sum"], map(
+                        mul, samples, values["max"]))) if total > min(largest, _LIMIT))
                 counters[name] = [unit, *(
                     add_column(columns, values[field])
-                    if field in fields and field in wanted else 0 for field in FIELDS)]
+                    if field in fields and field in counted_fields else 0 for field in FIELDS)]
         if bad:
             self._leave_out(bad)
-            return self.packed(ended, entries, gone, unreadable)
+            return self.encode_block(ended, entries, removed, unreadable)
         head = {**self._head, "ended": ended, "entries": entries, "bad": self.bad, "why": self.why,
-                "unreadable": unreadable, "ids": list(self._rows), "gone": list(gone),
+                "unreadable": unreadable, "ids": list(self._rows), "gone": list(removed),
                 "refused": list(self._refused),
                 "times": times, "counters": counters}
-        return packed_block(head, columns)
+        return pack_block(head, columns)
 
 
 def add_column(columns: list[tuple[int, array[int]]], numbers: Sequence[int]) -> int:
-    """Add a column to `columns`; how many bytes each of its numbers has."""
+    """Add a column to `columns`, and return the bytes of each number in it."""
     bits = max(numbers, default=0).bit_length()
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
     column = array(_TYPES[width], numbers)
@@ -141,23 +147,23 @@ def add_column(columns: list[tuple[int, array[int]]], numbers: Sequence[int]) ->
     return width
 
 
-def packed_block(head: dict[str, Any], columns: list[tuple[int, array[int]]]) -> bytes:
-    """A line of JSON, and the columns: the widest first, otherwise as they came."""
+def pack_block(head: dict[str, object], columns: list[tuple[int, array[int]]]) -> bytes:
+    """A line of JSON, and the columns: the widest first, equal ones in their order."""
     columns.sort(key=lambda pair: -pair[0])
-    return b"".join([_line(head), *(column.tobytes() for _, column in columns)])
+    return b"".join([_encode_json_line(head), *(column.tobytes() for _, column in columns)])
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def _encode_json_line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
 class SweepMessages:
-    """The messages of one sweep; each is kept when its blocks are long enough."""
+    """The messages of one sweep; each is stored as soon as its blocks are long enough."""
 
-    def __init__(self, keep: Callable[[bytes], None], head: Callable[[], dict[str, Any]],
+    def __init__(self, keep: Callable[[bytes], None], head: Callable[[], dict[str, object]],
                  longest: int, magic: bytes = MAGIC) -> None:
         """
-        `keep`: takes a message; `head`: makes its head; `longest`: bytes before compression;
+        `keep`: stores a message; `head`: makes its head; `longest`: bytes before compression;
         `magic`: its kind.
 
         Attribute `longest`: as given.
@@ -169,13 +175,13 @@ class SweepMessages:
     def has_place_for(self, block: BlockEncoder) -> bool:
         return self._bytes + block.bytes < self.longest
 
-    def add(self, block: BlockEncoder, ended: bool, entries: int = 0, gone: Sequence[str] = (),
+    def add(self, block: BlockEncoder, ended: bool, entries: int = 0, removed: Sequence[str] = (),
             unreadable: str = "") -> None:
-        """Add a block; `ended`, `entries`, `gone`, `unreadable`: as in BlockHead."""
-        self.add_packed(block.packed(ended, entries, gone, unreadable), ended)
+        """Add a block; `ended`, `entries`, `removed`, `unreadable`: as in BlockHead."""
+        self.add_packed(block.encode_block(ended, entries, removed, unreadable), ended)
 
     def add_packed(self, block: bytes, ended: bool) -> None:
-        """Add a block that is packed already; no other of its reading follows where it `ended`."""
+        """Add a block that is packed already; `ended`: the last of its reading."""
         self._blocks.append(block)
         self._bytes += len(block)
         if self._bytes >= self.longest or not ended:
@@ -183,7 +189,7 @@ class SweepMessages:
 
     def end(self, last: bool = True) -> None:
         """
-        Keep the rest, which may have no blocks; `last`: the sweep is complete with it, and no
+        Store the last message, which may have no blocks; `last`: it completes the sweep, and no
         messages of another kind follow.
         """
         self._send(last)
@@ -191,4 +197,4 @@ class SweepMessages:
     def _send(self, last: bool) -> None:
         blocks, self._blocks, self._bytes = self._blocks, [], 0
         head = {"protocol": PROTOCOL, **self._head(), "last": last, "blocks": len(blocks)}
-        self._keep(zlib.compress(b"".join([self._magic, _line(head), *blocks]), 1))
+        self._keep(zlib.compress(b"".join([self._magic, _encode_json_line(head), *blocks]), 1))

@@ -16,6 +16,7 @@ from iostats.totals.job_totals import Totals
 from iostats.totals.reported_events import MOST_KEPT
 from iostats.totals.time_bins import MOST_PLACES
 from iostats.wire import protocol as wire_protocol
+from iostats.wire.messages.report import Cpus
 
 _LARGEST = 2**63 * 10**7                  # of any sum: all nodes that there can be
 _MOST_METRICS = 10_000
@@ -61,7 +62,7 @@ class ReportTimes(_Array):
 
 
 class BinsState(_Array):
-    """What `watch` saw on many nodes; totals/time_bins.py."""
+    """The series of `watch` from many nodes; totals/time_bins.py."""
 
     every_s: Annotated[float, msgspec.Meta(ge=1e-3, le=1e30)]
     began: _Seconds
@@ -97,7 +98,7 @@ class SumsState(_Array):
 
 
 class IdleState(_Array):
-    """What nodes do by themselves; totals/idle_io.py."""
+    """The nodes' own I/O; totals/file_system.py."""
 
     nodes: Annotated[list[_Node], msgspec.Meta(min_length=1)]
     ms: _Sum
@@ -136,7 +137,7 @@ class PhaseState(_Array):
 
 
 class NodeState(msgspec.Struct):
-    """What Totals keeps of one node: its amounts, without targets."""
+    """One node's amounts in Totals, without targets."""
 
     elapsed_s: _Elapsed
     file_systems: dict[_Name, _Values]
@@ -147,7 +148,7 @@ class NodeState(msgspec.Struct):
 
 
 class ReportedHead(_Array):
-    """What many events have in common; totals/reported_events.py."""
+    """The common fields of many events; totals/reported_events.py."""
 
     is_own: bool
     severity: Annotated[int, msgspec.Meta(ge=0, le=3)]
@@ -162,8 +163,8 @@ class ReportedHead(_Array):
             setattr(self, name, one_line(getattr(self, name))[:500])
 
 
-class KeptEvent(_Array):
-    """An event that a node told of."""
+class StoredEvent(_Array):
+    """One event that a node reported."""
 
     node: _Node
     copies: _Count
@@ -176,7 +177,7 @@ class KeptEvent(_Array):
 
 
 class DroppedEvents(_Array):
-    """How many events of a report were counted alone."""
+    """Counts of events that a report does not contain."""
 
     node: _Node
     seq: Annotated[str, msgspec.Meta(max_length=64)]
@@ -184,16 +185,16 @@ class DroppedEvents(_Array):
 
 
 class EventsState(_Array):
-    """ReportedEvents.state()."""
+    """The value of ReportedEvents.state(): a node's events."""
 
     told: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     dropped: list[DroppedEvents]
     heads: Annotated[list[ReportedHead], msgspec.Meta(max_length=MOST_KEPT)]
-    rows: Annotated[list[KeptEvent], msgspec.Meta(max_length=MOST_KEPT)]
+    rows: Annotated[list[StoredEvent], msgspec.Meta(max_length=MOST_KEPT)]
 
     def __post_init__(self) -> None:
         if self.told < sum(row.copies for row in self.rows):
-            raise ValueError("expected no more events than were told")
+            raise ValueError("expected no more events than were reported")
         if any(row.head >= len(self.heads) for row in self.rows):
             raise ValueError("expected numbers of `heads`")
 
@@ -212,6 +213,7 @@ class TotalsState(msgspec.Struct):
     refused_nodes: dict[_Node, list[_Text]]
     shared: dict[_Node, _Count]
     node_ns: _Sum
+    cpus_of_node: Cpus
     phases: Annotated[dict[_Name, PhaseState], msgspec.Meta(max_length=1000)]
     user: Optional[tuple[_Node, _Name]]
     events: Optional[EventsState] = None
@@ -220,17 +222,17 @@ class TotalsState(msgspec.Struct):
         _check_sums(self.node_ns)
         if self.nodes.keys() != self.parts.keys() or self.nodes.keys() & self.without.keys():
             raise ValueError("expected each node in `nodes` and `parts`, or else in `without`")
-        known = self.nodes.keys() | self.without.keys()
-        unknown = _nodes_named(self) - known
+        names = self.nodes.keys() | self.without.keys()
+        unknown = _list_other_nodes(self) - names
         if unknown:
             raise ValueError(f"expected no other nodes, got {min(unknown)[:40]!r}")
-        wrong = [node for node in known if not is_node_name(node)]
+        wrong = [node for node in names if not is_node_name(node)]
         if wrong:
             raise ValueError(f"expected names of nodes, got {min(wrong)[:40]!r}")
 
 
 class TotalsParams(msgspec.Struct):
-    """The params of the method `totals`; docs/wire.md."""
+    """The params of the method `totals`; docs/reference/wire.md."""
 
     protocol: int
     job: Annotated[str, msgspec.Meta(max_length=LONGEST_JOB_ID)]
@@ -239,24 +241,25 @@ class TotalsParams(msgspec.Struct):
     state: TotalsState
 
 
-def _nodes_named(state: TotalsState) -> set[str]:
+def _list_other_nodes(state: TotalsState) -> set[str]:
     """The nodes that are named outside `nodes` and `without`."""
     named = {*state.gaps, *state.refused_nodes, *state.shared, *(state.user or ())[:1]}
     if state.events is not None:
-        named.update([one.node for one in state.events.rows],
-                     [one.node for one in state.events.dropped])
+        named.update([row.node for row in state.events.rows],
+                     [event.node for event in state.events.dropped])
     named.update(*state.notes.values(), *(phase.seconds for phase in state.phases.values()))
     for file_systems in (state.file_systems,
                          *(phase.file_systems for phase in state.phases.values())):
-        for one in file_systems.values():
-            named.update(one.watched, *one.notes.values(), *one.lacking.values(),
-                         one.idle.nodes if one.idle else ())
-            named.update(metadata.peak[1] for metadata in one.metadata.values())
+        for file_system in file_systems.values():
+            named.update(file_system.watched, *file_system.notes.values(),
+                         *file_system.lacking.values(),
+                         file_system.idle.nodes if file_system.idle else ())
+            named.update(metadata.peak[1] for metadata in file_system.metadata.values())
     return named - {""}                        # "": no node has a peak
 
 
-def totals_of(params: TotalsParams, node: str, job: str, metrics: set[str],
-              named: Callable[[str], str]) -> Totals:
+def read_totals(params: TotalsParams, node: str, job: str, metrics: set[str],
+                named: Callable[[str], str]) -> Totals:
     """
     The Totals in a message that can be merged; WireError for another.
 
@@ -268,8 +271,8 @@ def totals_of(params: TotalsParams, node: str, job: str, metrics: set[str],
         raise WireError(wire_protocol.REFUSED,
                         "the totals are of another job or node than their header")
     names: set[str] = set()
-    for one in params.state.file_systems.values():
-        names.update(*(sums.values for sums in one.sums))
+    for file_system in params.state.file_systems.values():
+        names.update(*(sums.values for sums in file_system.sums))
     if len(metrics | names) > _MOST_METRICS:
         raise WireError(wire_protocol.INVALID_PARAMS,
                         f"expected at most {_MOST_METRICS} different metrics")

@@ -27,5 +27,5 @@ READ_AT = ("mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
-    """[File] of each mount."""
-    return read_all(root, "pcc", "llite", "pcc", config["node.file_systems"])
+    """Return [File] of each mount."""
+    return read_all(root, "pcc", "llite", "pcc", config.node.file_systems)

@@ -1,0 +1,89 @@
+"""
+What storage servers report of LNet, beside the counts of clients: in `load` by LNet, in `nodes`.
+
+LNet counts messages by machine: they are of one LNet only where a storage server has no other.
+Those to the storage server itself are in them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Optional
+
+    from iostats.harvest.events.reporting_servers import ReportingServer, ReportingServers
+
+RATES = ("sent", "received", "dropped", "resent")
+_MOST_SHORT_PEERS = 100             # that a storage server reports
+
+
+def make_lnet_columns(file_system: str, network: str, servers: ReportingServers,
+                      now: float) -> dict[str, Optional[float]]:
+    """
+    The members `lnet_sent_per_s` ..., `lnet_waiting`, `lnet_lowest` of a row of `load` by LNet;
+    None where they are not known of each storage server of the file system.
+    """
+    here = [server for node, server in servers.of.items()
+            if file_system in (servers.served(node) or ())]
+    is_known = all(_get_credits(server) and not server.is_late(now) for server in here)
+    inside = [server for server in here if is_known and network in _get_credits(server)]
+    is_alone = all(len(_get_credits(server)) == 1 for server in inside)
+    credits = [_get_credits(server)[network] for server in inside]
+    rates = {f"lnet_{name}_per_s": _sum_if_all_known([
+        server.lnet_per_s.get(name) if is_alone else None for server in inside]) for name in RATES}
+    waiting = _sum_if_all_known([
+        amounts["waiting"] + amounts["peer_waiting"] if "peer_waiting" in amounts else None
+        for amounts in credits])
+    lowest = [amounts[name] for amounts in credits for name in ("lowest", "peer_lowest")
+              if name in amounts]
+    return {**rates, "lnet_waiting": waiting, "lnet_lowest": min(lowest, default=None)}
+
+
+class ShortPeers:
+    """The addresses of clients that had too few credits, by all storage servers."""
+
+    def __init__(self, servers: Iterable[ReportingServer]) -> None:
+        self._servers = servers
+
+    @cached_property
+    def _sums(self) -> tuple[dict[str, tuple[int, int]], bool]:
+        """
+        {NID: (waiting messages, fewest credits)}, and whether all addresses are there.  Of no use
+        to a question whose rows were made before, or that is refused.
+        """
+        lists: list[dict[str, tuple[int, int]]] = [
+            server.status["lnet"]["short_peers"] for server in self._servers
+            if "short_peers" in server.status.get("lnet", {})]
+        sums: dict[str, tuple[int, int]] = {}
+        for peers in lists:
+            for nid, (waiting, lowest) in peers.items():
+                waiting_before, lowest_before = sums.get(nid, (0, lowest))
+                sums[nid] = waiting_before + waiting, min(lowest_before, lowest)
+        return sums, bool(lists) and all(len(peers) < _MOST_SHORT_PEERS for peers in lists)
+
+    def make_columns(self, nids: Iterable[str]) -> dict[str, Optional[int]]:
+        """
+        The members `lnet_waiting`, the messages that wait for one of these addresses, and
+        `lnet_lowest`, the fewest credits of one; None where that is not known.
+        """
+        sums, is_complete = self._sums
+        short = [sums[nid] for nid in nids if nid in sums]
+        if not short:
+            return {"lnet_waiting": 0 if is_complete else None, "lnet_lowest": None}
+        return {"lnet_waiting": sum(waiting for waiting, _ in short),
+                "lnet_lowest": min(lowest for _, lowest in short)}
+
+
+def _get_credits(server: ReportingServer) -> dict[str, dict[str, int]]:
+    """{LNet: credits} of a storage server; {} where that is not known."""
+    credits: dict[str, dict[str, int]] = server.status.get("lnet", {}).get("credits", {})
+    return credits
+
+
+def _sum_if_all_known(values: Sequence[Optional[float]]) -> Optional[float]:
+    """The sum; None where a value is not known, or there is none."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
