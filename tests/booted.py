@@ -27,9 +27,12 @@ from iostats import sinks
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMD = "/lib/systemd/systemd"
 WEB_PACKAGES = ("markdown-it-py", "starlette", "uvicorn")       # beside those of the server
+SITE_PACKAGES = ("SQLAlchemy", "alembic")                       # the same, on the site's host
+POSTGRESQL_PACKAGES = ("psycopg", "psycopg-binary")             # the same, of its store
 SERVER_PACKAGES = ("ClusterShell", "httptools", "Jinja2", "msgspec", "numpy", "rich", "tabulate",
                    "uvloop",
-                   *filter(None, (sinks.package_of(sinks.named(name)) for name in sinks.names())))
+                   *filter(None, (sinks.get_package(sinks.find_sink(name))
+                                  for name in sinks.list_names())))
 _WITHIN_S = 120                                     # for whatever is waited for; a busy machine
 
 Done = namedtuple("Done", "status out err")
@@ -156,7 +159,7 @@ class Machine:
 def make_wheels(directory):
     """The packages of the server, as they are installed here, and what they need, as wheels."""
     directory.mkdir()
-    wanted, done = [*SERVER_PACKAGES, *WEB_PACKAGES], set()
+    wanted, done = [*SERVER_PACKAGES, *SITE_PACKAGES, *POSTGRESQL_PACKAGES, *WEB_PACKAGES], set()
     while wanted:
         name = wanted.pop()
         try:

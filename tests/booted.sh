@@ -4,6 +4,7 @@
 #
 #     booted.sh DIRECTORY CHECKOUT        as root; booted.py starts it
 #
+# IOSTATS_DEBIAN_TREE: the root of another Debian release instead of this machine's file system.
 # It says "up PID" (process 1, by its number outside) and stays until the end of its input.  Nothing
 # is written outside of DIRECTORY: / is the lower layer of an overlay, and the kernel's settings
 # (/proc/sys, /sys) are read-only inside.  /sys/kernel/debug is empty there, and so is /sys/fs/lustre.
@@ -14,6 +15,8 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 if [ "${3:-}" != inside ]; then
   # The mounts below are in a namespace of their own, and go with it.
   mount --make-rprivate / 2>/dev/null || nsenter --mount=/proc/self/ns/mnt mount --make-rprivate /
+  # Mounts of other tests, whose ends would wait for this copy.
+  umount --all --lazy --types fuse.simlustre 2>/dev/null || :
   mount -t tmpfs -o mode=755 tmpfs "$top"
   mkdir "$top/cgroup"
   mount -t cgroup2 cgroup2 "$top/cgroup"
@@ -48,7 +51,7 @@ fi
 
 root=$top/root
 mkdir "$top/upper" "$top/work" "$root" "$top/debugfs"
-mount -t overlay -o "lowerdir=/,upperdir=$top/upper,workdir=$top/work" overlay "$root"
+mount -t overlay -o "lowerdir=${IOSTATS_DEBIAN_TREE:-/},upperdir=$top/upper,workdir=$top/work" overlay "$root"
 mount -t proc proc "$root/proc"
 mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"

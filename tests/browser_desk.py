@@ -135,10 +135,10 @@ class Browser:
 
     def is_too_wide(self) -> list[str]:
         """
-        Elements that make the page itself scroll sideways, and go on to do so after 3 s: Chromium
+        Elements that make the page itself scroll sideways, and go on to do so after 30 s: Chromium
         does not lay out a page of another size at once; [] where it does not.
         """
-        ends = time.monotonic() + 3
+        ends = time.monotonic() + 30
         while self._wide() and time.monotonic() < ends:
             time.sleep(0.1)
         return self._wide()

@@ -7,7 +7,7 @@ import types
 
 import numpy
 
-from iostats.site.clients.rates import ClientRates, ClientSweep
+from iostats.harvest.clients.rates import ClientRates, ClientSweep
 
 EVERY_S = 20
 
@@ -18,13 +18,13 @@ class Names:
     def __init__(self, names):
         self.names = names
 
-    def node_of(self, nid):
+    def find_node(self, nid):
         return self.names.get(nid, nid)
 
     def is_known(self, nid):
         return nid in self.names
 
-    def nids_of(self, node):
+    def list_nids(self, node):
         return sorted(nid for nid, name in self.names.items() if name == node) or [node]
 
 

@@ -13,7 +13,7 @@ import base64
 import json
 import zlib
 
-from iostats.wire.messages.clients_decoder import decoded_clients
+from iostats.wire.messages.clients import decode_clients
 from iostats.wire.messages.clients_encoder import MAGIC, RESET
 from iostats.wire.messages.sweep_decoder import PackedSweep
 
@@ -22,7 +22,7 @@ A_LOSS = {"target": "", "nid": "", "why": RESET}
 
 
 def client_block(nids=(), columns=((), (), (), (), ()), **fields):
-    """The bytes of one block; `columns`: as in docs/wire.md."""
+    """The bytes of one block; `columns`: as in docs/reference/wire.md."""
     widths = [next(width for width in (1, 2, 4, 8) if max(column, default=0) < 1 << 8 * width)
               for column in columns]
     head = {"file_system": "scratch", "kind": "OST", "epoch": "e" * 16,
@@ -46,7 +46,7 @@ def client_message(*blocks, **fields):
 
 def decoded(message):
     """The ReceivedClients of a message's bytes."""
-    return decoded_clients(PackedSweep(2, message), 16 << 20)
+    return decode_clients(PackedSweep(2, message), 16 << 20)
 
 
 class ClientAgent:

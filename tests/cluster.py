@@ -43,7 +43,7 @@ COMMAND_WITHIN_S = 150
 NAMESPACES = ("ip", "pgrep", "unshare", "nsenter", "setpriv")
 COMMANDS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "munged", "mariadbd",
             "mariadb-install-db")
-HOOKS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld", "mail")
+HOOKS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld", "task_prolog", "mail")
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
          "BOOT_FAIL", "DEADLINE", "REVOKED"}
 

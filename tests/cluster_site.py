@@ -19,10 +19,23 @@ show = output home comment
 """
 
 
-class ClusterSite:
-    """The site's server on ctl, and the hooks on all nodes."""
+# Named as what it is in the place of.
+SERVER = """
+import sys
+sys.path.insert(0, {home!r})
+from iostats.cli import server
+{times}
+sys.exit(server.main())
+"""
 
-    def __init__(self, cluster, deadline=150):
+
+class ClusterSite:
+    """
+    The site's server on ctl, and the hooks on all nodes; `times`: statements that make the server
+    wait for less than on real nodes.
+    """
+
+    def __init__(self, cluster, deadline=150, times=""):
         self.cluster = cluster
         self.lustre = cluster.mount("scratch", "2.15")
         self.directory = cluster.directory / "site"
@@ -32,7 +45,10 @@ class ClusterSite:
         self.site_cfg = cluster.home / "site.cfg"
         self._before = self.site_cfg.read_text()
         self.site_cfg.write_text(CONFIG.format(directory=self.directory, deadline=deadline))
-        self.process = None
+        self.process, self._program = None, cluster.home / "iostats_server.py"
+        if times:
+            self._program = self.directory / "iostats_server.py"
+            self._program.write_text(SERVER.format(home=str(cluster.home), times=times))
         self.begin()
         for hook in ("prolog", "epilog"):
             cluster.hook(hook, f"exec {CLIENT.format(home=cluster.home)} {hook} "
@@ -45,8 +61,8 @@ class ClusterSite:
         said = len(self.log.read_text())
         self.process = self.cluster.begin(
             "ctl", "/bin/sh", "-c", f"exec {self.cluster.python} "
-                                    f"{self.cluster.home}/iostats_server.py --site 2>>{self.log}")
-        until(lambda: "the site's server on" in self.log.read_text()[said:], 100, "the server")
+                                    f"{self._program} --site 2>>{self.log}")
+        until(lambda: "the site's server on" in self.log.read_text()[said:], what="the server")
 
     def kill(self):
         """kill -9."""

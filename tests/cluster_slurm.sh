@@ -10,10 +10,10 @@ configure_system() {
   head -c 128 /dev/urandom >"$F/munge/key"
   chmod 600 "$F/munge/key"
   chown munge: "$F/munge" "$F/munge/key"
-  do_nothing prolog epilog prolog_slurmctld epilog_slurmctld mail
+  do_nothing prolog epilog prolog_slurmctld epilog_slurmctld task_prolog mail
   # A slow machine is no broken one: a start, an answer or an end that takes its time is one.
   # A job that is requeued begins again after cred_expire: see run_again() in cluster.py.
-  # DeferBatch: a node that hears of the job's step before its prolog runs no prolog (docs/batch.md).
+  # DeferBatch: a node that hears of the job's step before its prolog runs no prolog (docs/how-to/batch.md).
   cat >"$F/slurm/slurm.conf" <<END
 ClusterName=sim
 SlurmctldHost=ctl($NET.1)
@@ -50,6 +50,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=1000,sched_interval=1
 PrologFlags=Alloc,DeferBatch
 Prolog=$F/hooks/prolog
 Epilog=$F/hooks/epilog
+TaskProlog=$F/hooks/task_prolog
 PrologSlurmctld=$F/hooks/prolog_slurmctld
 EpilogSlurmctld=$F/hooks/epilog_slurmctld
 MailProg=$F/hooks/mail

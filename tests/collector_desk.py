@@ -36,9 +36,9 @@ NODE = "mds1"
 
 def evicted(number, target="scratch-OST0003", client="10.9.0.11@o2ib2", at=NOW - 41, **more):
     """An Event: a client evicted for its silence; those of one `number` are the same one."""
-    return event.made("a-boot", NODE, ("evicted", str(number)), "evicted", at, cause="silent",
-                      file_system=target.rpartition("-")[0], target=target, clients=[client],
-                      message="haven't heard from client", **more)
+    return event.make_event("a-boot", NODE, ("evicted", str(number)), "evicted", at, cause="silent",
+                            file_system=target.rpartition("-")[0], target=target, clients=[client],
+                            message="haven't heard from client", **more)
 
 
 class Clock:
@@ -59,7 +59,7 @@ class KnownMachine:
     def __init__(self, **about):
         self.about = about
 
-    def nodes_of(self, file_system):
+    def list_nodes(self, file_system):
         return [NODE] if file_system in ("", "scratch") else []
 
     def file_systems(self):
@@ -68,7 +68,7 @@ class KnownMachine:
     def about_node(self, name):
         return self.about if name == NODE else None
 
-    def not_responding(self, file_system):
+    def list_not_responding(self, file_system):
         return None
 
 
@@ -81,7 +81,7 @@ class Collector:
         self.journal = EventsJournal(str(directory), keep, self.clock, self.said.append)
         answers = Answers(self.journal, source or KnownMachine(fileSystems=["scratch"]), maxtraps,
                           self.clock)
-        self.server = CollectorServer(self.journal, answers, access.networks(allow),
+        self.server = CollectorServer(self.journal, answers, access.parse_networks(allow),
                                       ["localhost", "mds1"], connections, heartbeat_s)
         self._bound = bound_sockets(host, 0, bound_socket)
         self._loop, ready = asyncio.new_event_loop(), threading.Event()
@@ -106,7 +106,7 @@ class Collector:
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(30)
 
     def take(self, *events):
-        self.on_loop(lambda: self.server.tell(self.journal.take(events)))
+        self.on_loop(lambda: self.server.notify(self.journal.add(events)))
 
     @property
     def proxy(self):
@@ -198,7 +198,7 @@ def collector(*args, **kinds):
 # All that a collector imports later is imported first: root's Python may be closed to the user.
 _AS_USER = """
 import os, sys, encodings.idna, httptools, uvloop, xml.etree.ElementTree
-import iostats.cli.collector as collector, iostats.collector.machine_source
+import iostats.cli.collector as collector, iostats.collector.sources
 import iostats.events.gather
 user = int(sys.argv[1])
 os.setgroups([]); os.setgid(user); os.setuid(user)

@@ -4,14 +4,15 @@ else.
 
     python tests/commander.py ENDPOINT,... PREFIX LEASE_S NAME PORT GROUP=DAEMONS ...
 
-Each command is a datagram "NAME FENCE GROUP" to PORT of this host, sent right after may_command().
+Each command is a datagram "TIME NAME FENCE GROUP" to PORT of this host, sent right after
+may_command(); TIME is that of the call, by time.monotonic().
 """
 import socket
 import sys
 import time
 
 from iostats.etcd.client import Etcd
-from iostats.ldms.instances.membership import Membership
+from iostats_ldms.membership import Membership
 
 
 def main(endpoints, prefix, lease_s, name, port, *groups):
@@ -20,13 +21,14 @@ def main(endpoints, prefix, lease_s, name, port, *groups):
     sends.connect(("127.0.0.1", int(port)))
     one = Membership(Etcd(endpoints.split(","), prefix=prefix), int(lease_s),
                      lambda text: print(text, flush=True), name)
-    one.wants(wanted)
+    one.set_groups(wanted)
     one.start()
     while True:
-        one.beat()
+        one.record_heartbeat()
         for group, fence in one.groups_owned().items():
+            now = time.monotonic()
             if one.may_command(group):
-                sends.send(f"{name} {fence} {group}".encode())
+                sends.send(f"{now} {name} {fence} {group}".encode())
         time.sleep(0.01)
 
 

@@ -31,8 +31,11 @@ from fixtures import (  # noqa: F401
     loop,
     machine,
     of_all,
+    postgresql,
     site,
+    sqlite_store,
     store,
+    store_address,
     store_path,
     worked,
 )

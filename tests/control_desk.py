@@ -6,16 +6,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from iostats.ldms.control import authentication, frames
-from iostats.ldms.control.errors import ControlError
-from iostats.ldms.control.protocol import (
-    Authentication,
-    CommandAsked,
-    CredentialReceived,
-    CredentialWanted,
-    DirectoryAsked,
-    ServerProtocol,
-)
+from iostats_ldms.control import authentication, frames
+from iostats_ldms.control.errors import ControlError
+from iostats_ldms.control.protocol import Authentication, CredentialNeeded, CredentialReceived
+from simldms.control_end import CommandReceived, DirectoryRequested, ServerProtocol
 
 
 class Answering(asyncio.Protocol):
@@ -34,22 +28,23 @@ class Answering(asyncio.Protocol):
         try:
             events = self.core.receive(data)
             for event in list(events):
-                if isinstance(event, CredentialWanted):
-                    events += self.core.give_credential(authentication.credential(
+                if isinstance(event, CredentialNeeded):
+                    events += self.core.give_credential(authentication.make_credential(
                         self.core.auth, self.transport.get_extra_info("sockname"), ""))
                 elif isinstance(event, CredentialReceived):
-                    self.user = authentication.check(self.core.auth, event.credential, "")
+                    self.user = authentication.check_credential(self.core.auth, event.credential,
+                                                                "")
                     events += self.core.accept_credential()
         except ControlError:
             self.transport.abort()
             return
         for event in events:
-            if isinstance(event, CommandAsked):
+            if isinstance(event, CommandReceived):
                 self.asked.append(event.statement)
                 found = self.answers.get(event.statement.verb, (38, "no such command"))
                 if found is not None:
                     self.core.answer(event.number, *found)
-            elif isinstance(event, DirectoryAsked):
+            elif isinstance(event, DirectoryRequested):
                 self._directory(event.number, list(self.sets) or ['{ "directory" : []}'])
         self.transport.write(self.core.outgoing())
         if self.core.is_rejected:
@@ -58,7 +53,7 @@ class Answering(asyncio.Protocol):
 
     def _directory(self, number, texts):
         """In parts, `pause_s` between two."""
-        self.transport.write(frames.directory_reply(number, texts[0].encode(), len(texts) > 1))
+        self.transport.write(frames.make_directory_reply(number, texts[0].encode(), len(texts) > 1))
         if len(texts) > 1:
             asyncio.get_running_loop().call_later(self.pause_s, self._directory, number, texts[1:])
 

@@ -3,7 +3,7 @@ A model of what the kernel keeps in `exports` of one target, which knows the tru
 
     ExportsKernel   mounts come and go, requests are counted, counters are cleared, the target is
                     started here or there; the text of each file, also of one that a clear meets
-    Account         adds up what an agent's messages say, as docs/wire.md has it
+    Account         adds up what an agent's messages say, as docs/reference/wire.md has it
 
 It follows lprocfs_exp_setup(), lprocfs_exp_cleanup(), lprocfs_nid_stats_clear_seq_write(),
 lprocfs_stats_clear() and lprocfs_free_per_client_stats() of 2.5 to 2.17

@@ -9,15 +9,18 @@ so that what a client did between any two moments is known.  The agents' own cod
 messages go to a Harvest with its store.  Storage servers have clocks of their own, which are set
 and may be wrong after a boot; the site's clock is right.
 
-What no reading can show (docs/clients.md, "cannot be seen") is noted in `excused` and not judged.
+What no reading can show (docs/how-to/clients.md, "cannot be seen") is noted in `excused` and not
+judged.
 
 Times are s by the site's clock, those of the kernels ns by their server's.
 """
 from __future__ import annotations
 
+import os
 import shutil
 from collections import namedtuple
 from pathlib import Path
+from unittest import mock
 
 from exports_kernel import NS, ExportsKernel
 from harvest_inside import HarvestInside
@@ -25,10 +28,10 @@ from harvest_inside import HarvestInside
 from iostats.storage import clients as agent_clients
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.schedule import Pace, SweepClock
-from iostats.storage.targets import local_targets
-from iostats.wire.messages.clients_decoder import decoded_clients
-from iostats.wire.messages.clients_encoder import method_of
-from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
+from iostats.storage.targets import find_local_targets
+from iostats.wire.messages.clients import decode_clients
+from iostats.wire.messages.clients_encoder import find_method
+from iostats.wire.messages.sweep_decoder import PackedSweep, decode_sweep
 
 EVERY_S = 20
 BEGAN = 1_795_225_200                       # a multiple of 20
@@ -54,6 +57,7 @@ class Server:
         self.ahead, self.boots, self.is_up, self.booted = 0.0, 1, True, world.now - 1000
         self.clients, self.present = None, set()
         self.waiting, self.is_silent, self.knows_time, self.dies = [], 0, False, False
+        self.missed = set()                     # targets that its last sweep did not list
         if has_agent:
             self.begin()
 
@@ -69,7 +73,7 @@ class Server:
         self.clock = SweepClock(self.wall, lambda: self.world.now - self.booted)
         pace = Pace(100, cpu=lambda: 0.0, sleep=lambda seconds: None)
         real = agent_clients.this_node
-        agent_clients.this_node = self                  # whose boot_id() is ours
+        agent_clients.this_node = self                  # whose read_boot_id() is ours
         try:
             self.clients = agent_clients.Clients(
                 str(self.spool / agent_clients.STATE), [], self.clock, pace,
@@ -78,14 +82,13 @@ class Server:
             agent_clients.this_node = real
         self.encoder = SweepEncoder(self.name, 100_000, self.clock, pace, lambda *text: None)
 
-    def boot_id(self):
+    def read_boot_id(self):
         return f"{self.name} {self.boots}"
 
     def sweep(self, slot):
         """Read what is there now; the messages wait."""
-        found = [one for one in local_targets(str(self.root))
-                 if one.name not in self.world.hidden]
-        if self.clock.begins_anew():
+        found = self._listed()
+        if self.clock.reset_if_wrong():
             self.encoder.is_broken = True
         self.knows_time |= not self.is_silent
         ahead = self.clock.now() - self.world.now if self.knows_time else None
@@ -93,15 +96,34 @@ class Server:
                            lambda run, seq, message, full: self.waiting.append((run, message)),
                            self.clients)
 
+    def _listed(self):
+        """
+        The targets that it lists.  A listing may lack one (World.hidden); that all do so is tried
+        only with a target that this agent has read, as it could not know of another one.
+        """
+        known = {name for _, name in self.clients._tables}
+        hidden, real, listed = self.world.hidden, os.listdir, set()
+
+        def one_listing(directory):
+            names = real(directory)
+            if directory not in listed:
+                names = [name for name in names if name.rpartition("-")[2] not in hidden]
+            listed.add(directory)
+            return names
+        with mock.patch.object(os, "listdir", one_listing):
+            found = find_local_targets(str(self.root))
+        self.missed = hidden & known
+        return [one for one in found if one.name not in self.missed]
+
     def deliver(self):
         """Send what waits, as delivery.py does."""
         world = self.world
         while self.waiting:
             run, message = self.waiting.pop(0)
-            is_clients = method_of(message) == "packed_clients"
+            is_clients = find_method(message) == "packed_clients"
             packed = PackedSweep(2, message, self.clock.now() - world.now)
-            taken = (decoded_clients if is_clients else decoded_sweep)(packed, 16 << 20)
-            answer = world.site.harvest.take(taken, self.name)
+            taken = (decode_clients if is_clients else decode_sweep)(packed, 16 << 20)
+            answer = world.site.harvest.receive(taken, self.name)
             world.site.store.commit()
             if not answer["taken"]:
                 self.waiting = [one for one in self.waiting if one[0] != run]
@@ -274,7 +296,6 @@ class ExportsWorld:
     def _start(self, kernel, server):
         self.home[kernel.target] = server
         kernel.start(server.wall_ns())
-        self.hidden.discard(kernel.target)
         self._read_at[kernel.target] = self._started[kernel.target] = self.now
         self._cleared[kernel.target] = []               # `instance` says that all is new
         self._read[kernel.target] = None
@@ -321,7 +342,7 @@ class ExportsWorld:
         """The agent ends as it should."""
         server = self._some(True)
         if server.clients is not None:
-            server.clients.keep()
+            server.clients.save()
             server.clients = None
 
     def on_agent(self):
@@ -348,9 +369,7 @@ class ExportsWorld:
 
     def on_hide(self):
         """The next listing of targets lacks this one, as that of /proc may."""
-        target = self.dice.choice(self.targets).target
-        if self._read[target] is not None:      # else nobody knows where to look for it
-            self.hidden.add(target)
+        self.hidden.add(self.dice.choice(self.targets).target)
 
     def on_kill_in_sweep(self):
         self._some(True).dies = True
@@ -423,7 +442,7 @@ class ExportsWorld:
         for kernel in self.targets:
             target = kernel.target
             if (not kernel.is_here or self.home[target] is not server or target in self._blind
-                    or target in self.hidden):
+                    or target in server.missed):
                 if kernel.is_here and self.home[target] is server:
                     self._gaps.add(target)
                 continue

@@ -78,14 +78,40 @@ def inside(tmp_path):
 
 @pytest.fixture
 def store_path(tmp_path):
-    """Of a store that is not there yet."""
+    """Of a store that is not there yet, in SQLite."""
     return str(tmp_path / "site.sqlite")
 
 
+@pytest.fixture(scope="session")
+def postgresql():
+    """A real PostgreSQL, started once; postgresql.database(): the URL of a new database."""
+    from postgresql import Cluster
+    pytest.importorskip("psycopg")
+    with Cluster() as one:
+        yield one
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def store_address(request):
+    """The path or URL of a store that is not there yet, on each engine."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("store_path")
+    return request.getfixturevalue("postgresql").database()
+
+
 @pytest.fixture
-def store(store_path):
+def store(store_address):
     """A new store."""
-    from iostats.site.store import Store
+    from iostats.store.record_store import Store
+    one = Store(store_address)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def sqlite_store(store_path):
+    """A new store in SQLite."""
+    from iostats.store.record_store import Store
     one = Store(store_path)
     yield one
     one.close()

@@ -6,9 +6,9 @@ without sockets: what is asked is answered in the same moment.
 import asyncio
 from dataclasses import replace
 
-from iostats.ldms.control import asking
-from iostats.ldms.control.observed import SetInfo
-from iostats.ldms.description.normal import (
+from iostats_ldms.control import queries
+from iostats_ldms.control.observed import SetInfo
+from iostats_ldms.description.model import (
     Advertise,
     AggregatorGroup,
     Description,
@@ -20,8 +20,8 @@ from iostats.ldms.description.normal import (
     SamplerGroup,
     Updater,
 )
-from iostats.ldms.reconcile.fleet import Fleet
-from iostats.ldms.reconcile.heard import DOWN, HUNG, UNKNOWN
+from iostats_ldms.reconcile.daemon import DOWN, HUNG, UNKNOWN
+from iostats_ldms.reconcile.fleet import Fleet
 from simldms.cluster import Away, Cluster
 
 MEMINFO = Plugin("meminfo", "meminfo", (), 1_000_000, 0)
@@ -97,7 +97,7 @@ class Carer:
 
     Attributes:
         told: (daemon, verb, name) of each command, in order.
-        placed: what Fleet.place() said, in order.
+        placed: what Fleet.place_producers() said, in order.
     """
 
     def __init__(self, description, cluster=None, start=True, makes=None):
@@ -120,7 +120,7 @@ class Carer:
         """Ask all, place, and tell until there is nothing to tell."""
         for name in list(self.fleet.daemons):
             self.ask(name)
-        self.placed += self.fleet.place(None)
+        self.placed += self.fleet.place_producers(None)
         for _ in range(10):
             if not sum(self._tell(name) for name in list(self.fleet.daemons)):
                 return
@@ -130,16 +130,17 @@ class Carer:
         cluster = self.cluster
         if name not in cluster.up or name in cluster.hung:
             was_up = self.fleet.daemons[name].state != UNKNOWN
-            self.fleet.lost(name, HUNG if was_up and name in cluster.hung else DOWN, "away", 0.0)
+            self.fleet.mark_lost(name, HUNG if was_up and name in cluster.hung else DOWN, "away",
+                                 0.0)
             return
         link = Direct(cluster, name)
-        observed = asyncio.run(asking.observed(link, with_sets=True))
+        observed = asyncio.run(queries.read_observed_state(link, with_sets=True))
         restarted = self._known.get(name) is not cluster.up[name]
         self._known[name] = cluster.up[name]
-        self.fleet.heard(name, observed, 0.0, restarted)
+        self.fleet.observe(name, observed, 0.0, restarted)
 
     def _tell(self, name):
-        steps = self.fleet.steps(name)
+        steps = self.fleet.plan_commands(name)
         for _, step in steps:
             attributes = dict(step.statement.attributes)
             self.told.append((name, step.statement.verb, attributes.get("name", "")))
@@ -147,7 +148,7 @@ class Carer:
                 reply = self.cluster.tell(name, step.statement)
             except Away:
                 break
-            assert self.fleet.daemons[name].memory.told(step, reply.errno), (name, step, reply)
+            assert self.fleet.daemons[name].applied.record(step, reply.errno), (name, step, reply)
         if steps:
             self.ask(name)
         return len(steps)

@@ -2,14 +2,15 @@
 A storage server at a desk: job_stats in a directory, the agent as its administrator starts it, and
 a site's server in this process that keeps what it is sent.
 
-`entries()` replays the messages as docs/wire.md has them, and is another account of what they mean
-than the one of the site's server.
+`entries()` replays the messages as docs/reference/wire.md has them, and is another account of what
+they mean than the one of the site's server.
 """
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,9 +33,8 @@ from iostats.storage import agent as storage_agent
 from iostats.wire import protocol
 from iostats.wire.auth import Secret
 from iostats.wire.jsonrpc import Method
-from iostats.wire.messages.events_decoder import decoded_events
-from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
-from iostats.wire.messages.sweep_json import JsonSweep
+from iostats.wire.messages.events import decode_events
+from iostats.wire.messages.sweep_decoder import PackedSweep, decode_sweep
 
 NS = 1_000_000_000
 BEGAN = 1_795_225_320 * NS
@@ -42,7 +42,7 @@ OST = ("scratch", "OST0000")
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
-_OF_HEAD = ("protocol", "node", "boot_id", "run", "seq", "full", "slot", "every", "last")
+_OF_HEAD = ("protocol", "node", "boot_id", "run", "seq", "full", "slot", "every_s", "last")
 Message = namedtuple("Message", (*_OF_HEAD, "clock_ahead_s", "targets"))
 _OF_BLOCK = ("file_system", "target", "read_at", "cleanup_s", "ended", "entries", "bad", "why",
              "unreadable", "ids", "gone")
@@ -74,7 +74,6 @@ class SiteOfTest(RpcServer):
         self.methods["packed_sweep"] = Method(self._sweep, PackedSweep)
         self.methods["packed_clients"] = Method(self._clients, PackedSweep)
         self.methods["packed_events"] = Method(self._events, PackedSweep)
-        self.methods["sweep"] = Method(self._sweep, JsonSweep)              # of agents of 0.1
         self._wanted = port
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
@@ -102,24 +101,23 @@ class SiteOfTest(RpcServer):
         self.close()
 
     def _sweep(self, params, sender):
-        if isinstance(params, PackedSweep):
-            self.packed.append(params.sweep)
-        taken = (params.received() if isinstance(params, JsonSweep)
-                 else decoded_sweep(params, 16 << 20))
+        self.packed.append(params.sweep)
+        taken = decode_sweep(params, 16 << 20)
         return self._take(Message(**{name: getattr(taken.head, name) for name in _OF_HEAD},
                                   clock_ahead_s=taken.clock_ahead_s,
                                   targets=[_listed(rows) for rows, _ in taken.blocks]), sender)
 
     def _clients(self, params, sender):
         head, _ = messages_of(params.sweep)
-        answer = self._take(Message(**{name: head[name] for name in _OF_HEAD},
+        answer = self._take(Message(**{name: head[name.replace("every_s", "every")]
+                                       for name in _OF_HEAD},
                                     clock_ahead_s=params.clock_ahead_s, targets=[]), sender)
         if answer["why"] == "":
             self.clients.append(params.sweep)
         return answer
 
     def _events(self, params, sender):
-        taken = decoded_events(params, 16 << 20)
+        taken = decode_events(params, 16 << 20)
         assert taken.head.node == self.require_authenticated(sender).node
         if self.events_refusal is not None:
             raise self.events_refusal
@@ -182,7 +180,7 @@ def _listed(rows):
     """A Block of the rows of a sweep."""
     at = {column: place for place, column in enumerate(rows.columns)}
     values = rows.values.tolist()
-    found = {job: (int(rows.started[row]), int(rows.seen[row]), {
+    found = {job: (int(rows.started_ns[row]), int(rows.seen_ns[row]), {
         name: (unit, *(values[row][at[name, field]] if (name, field) in at else None
                        for field in FIELDS))
         for name, unit in rows.units.items() if values[row][at[name, "samples"]]})
@@ -243,11 +241,11 @@ class StorageDesk(Desk):
             name.replace("_", ".", 1): value for name, value in choices.items()}}))
         return path
 
-    def agent(self, say=lambda text: None, ports=(), **choices):
+    def agent(self, emit=lambda text: None, ports=(), **choices):
         """An agent in this process; `choices`: as of write_config; `ports`: of several servers."""
         config = site.load(str(self.write_config(**choices)), environ={})
         return storage_agent.Agent(config, str(self.root), "oss1",
-                                   [("127.0.0.1", port) for port in ports or [self.port]], [], say)
+                                   [("127.0.0.1", port) for port in ports or [self.port]], [], emit)
 
     def site(self, ahead_s=0.0, known=None, port=None):
         """The site's server; `port`: of another one than the first."""
@@ -316,6 +314,15 @@ class Agent:
         """Wait until it has said that."""
         until(lambda: words in self.err or self.process.poll() is not None, what=words)
         assert words in self.err, self.err
+
+    def runs(self):
+        """Wait until it ends by itself when it gets SIGTERM: Python would end by the signal."""
+        def catches():
+            status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+            caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+            return int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1
+        until(lambda: self.process.poll() is not None or catches(), what="its handler of SIGTERM")
+        assert self.process.poll() is None, self.err
 
     def kill(self):
         self.process.kill()

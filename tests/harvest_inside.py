@@ -6,14 +6,14 @@ send them.
 import asyncio
 import weakref
 
-import msgspec
 from client_messages import ClientAgent, by_kind, decoded
+from sweep_blocks import Block, Column, received
 
 from iostats.base import config as site
-from iostats.base.cooperative import finished
-from iostats.site import harvest_intake, harvested_job
-from iostats.site.store import Store
-from iostats.wire.messages import sweep_json
+from iostats.base.cooperative import run_to_end
+from iostats.harvest import harvested_job
+from iostats.harvest import intake as harvest_intake
+from iostats.store.record_store import Store
 
 BOOT = "b" * 32
 NS = 1_000_000_000
@@ -37,11 +37,13 @@ def opened_store(path):
 class HarvestInside:
     """A Harvest, its clock, and what its agents have sent so far."""
 
+    ahead = 0                           # of the site's clock: that of the storage server, seconds
+
     def __init__(self, path, **choices):
         self.path, self.now, self.settled = path, float(BEGAN), {}
         self.config = site.load(environ={})
         for name, value in {"batch.system": "none", **choices}.items():
-            self.config.take(name.replace("_", ".", 1), str(value), "a test")
+            self.config.set_value(name.replace("_", ".", 1), str(value), "a test")
         self.store = self.harvest = None
         self.seqs, self.client_agents = {}, {}
         self.open()
@@ -59,11 +61,10 @@ class HarvestInside:
         """A message of one sweep; the answer."""
         if seq is None:
             seq = self.seqs[node, run] = self.seqs.get((node, run), 0) + 1
-        message = {"protocol": 1, "node": node, "boot_id": BOOT, "clock_ahead_s": 0.0, "run": run,
+        head = {"node": node, "boot_id": BOOT, "clock_ahead_s": 0.0, "run": run,
                    "seq": seq, "full": seq == 1 if full is None else full,
-                   "slot": int(self.now), "every": 20, "last": True, "targets": list(blocks),
-                   **fields}
-        answer = self.harvest.take(msgspec.convert(message, sweep_json.JsonSweep).received(), node)
+                   "slot": int(self.now), "every": 20, "last": True, **fields}
+        answer = self.harvest.receive(received(head, blocks), node)
         self.store.commit()
         return answer
 
@@ -85,7 +86,7 @@ class HarvestInside:
 
     def tell(self, node, message):
         """A message of clients, compressed; the answer."""
-        answer = self.harvest.take(decoded(message), node)
+        answer = self.harvest.receive(decoded(message), node)
         self.store.commit()
         return answer
 
@@ -93,45 +94,47 @@ class HarvestInside:
         """Let nodes have these names, {NID: node}, as [clients] names has them."""
         path = self.path.with_name("nodes")
         path.write_text("".join(f"{nid} {node}\n" for nid, node in names.items()))
-        self.config.take("clients.names", str(path), "a test")
+        self.config.set_value("clients.names", str(path), "a test")
         self.again()
 
     def did(self, since, until, **which):
         """{(file system, NID): ClientTotals} of `harvest.clients.between`."""
-        return finished(self.harvest.clients.between(since, until, **which))
+        return run_to_end(self.harvest.clients.between(since, until, **which))
 
-    def block(self, target="OST0000", ids=(), started=BEGAN, gone=(), ended=True, **counters):
+    def block(self, target="OST0000", ids=(), started=BEGAN, gone=(), ended=True, head=None,
+              **counters):
         """
-        What one target shows: `ids`, with the same counters=(samples, sum, ...) for each of them.
+        What one target shows: `ids`, with the same counters=(samples, sum, ...) for each of them;
+        `head`: other members of the head.
         """
         ids = list(ids)
         at = list(range(len(ids)))
         columns = {
-            name: {"unit": "bytes", "at": at, "samples": [one[0]] * len(ids),
-                   "min": [1] * len(ids), "max": [one[1]] * len(ids), "sum": [one[1]] * len(ids),
-                   "sumsq": [one[1] ** 2 % 2**64] * len(ids)}
-            if isinstance(one, tuple) else
-            {"unit": "reqs", "at": at, "samples": [one] * len(ids)}
+            name: one if isinstance(one, Column) else
+            Column("bytes", at, [one[0]] * len(ids), [1] * len(ids), [one[1]] * len(ids),
+                   [one[1]] * len(ids), [one[1] ** 2 % 2**64] * len(ids))
+            if isinstance(one, tuple) else Column("reqs", at, [one] * len(ids))
             for name, one in counters.items()} if ids else {}
-        return {"file_system": "scratch", "target": target, "read_at": self.now + 0.1,
-                "since_boot_s": self.now + 0.1 - BEGAN + 41_003,
-                "cleanup_s": 600, "ended": ended, "entries": len(ids), "ids": ids,
-                "started": [int(started * NS)] * len(ids), "seen": [int(self.now) * NS] * len(ids),
-                "counters": columns, "gone": list(gone)}
+        return Block(ids=ids, started=[int(started * NS)] * len(ids),
+                     seen=[int(self.now + self.ahead) * NS] * len(ids), counters=columns,
+                     **{"file_system": "scratch", "target": target, "entries": len(ids),
+                        "read_at": self.now + self.ahead + 0.1, "cleanup_s": 600, "ended": ended,
+                        "since_boot_s": self.now + 0.1 - BEGAN + 41_003, "gone": list(gone),
+                        **(head or {})})
 
     def turn(self):
         """One look of the server at what there is to do."""
-        async def look():
+        async def scan():
             self.harvest.end_sweep()
             await self.harvest.lives.settle(self.harvest.swept_until(), self.settled.update,
-                                            self.harvest.forget)
+                                            self.harvest.drop_jobs)
             while self.harvest.checkpoints.step() or self.harvest.clients.step():
                 pass
-        asyncio.run(look())
+        asyncio.run(scan())
 
     def totals(self, job):
         """{file system: (read_bytes, write_bytes, is anything noted)} of what is known."""
-        part = self.harvest.lives.harvested(job)
+        part = self.harvest.lives.find_harvested(job)
         record = harvested_job.as_record(part, ",".join)
         for fs in record["file_systems"]:
             assert fs["lower_bound"] is (bool(fs["notes"]) or not part.final)

@@ -13,15 +13,14 @@ squares overrun.  Times are ns since 1970 (int).  Releases and the text are thos
     kernel.truth["4711"]["write_bytes"]         [1, 4096]
     kernel.file(now)                            the file's text; a reader closes it
     kernel.save(now, root)                      the same below a directory, with
-    job_cleanup_interval Agent(kernel).sweep(now)                    [JsonBlock]
+    job_cleanup_interval Agent(kernel).sweep(now)                    [Block]
 """
 
 import pathlib
 from collections import defaultdict, namedtuple
 
 import job_stats_text
-
-from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn
+from sweep_blocks import Block, Column
 
 NS = 1_000_000_000
 WITNESS = "4733"
@@ -53,6 +52,7 @@ class Kernel:
         first, last: {job: ns} of its RPCs.
         boot_id, node: of the server that has it now.
         cleanup_s: job_cleanup_interval.
+        instance: how often it was started.
     """
 
     def __init__(self, release, kind="OST", now=0, cleanup_s=600, file_system="scratch",
@@ -66,6 +66,7 @@ class Kernel:
                       for name, unit in job_stats_text.counters_of(release, kind)}
         self._entries, self._scanned, self._made, self._boots = {}, now, 0, 1
         self._witnessed = 0
+        self.instance = 1
 
     @property
     def has_start(self):
@@ -143,7 +144,7 @@ class Kernel:
     def restart(self, now, same_boot=False):
         """The target is stopped, and started: here, or on another server."""
         self.clear()
-        self._scanned = now
+        self._scanned, self.instance = now, self.instance + 1
         if not same_boot:
             self._boots += 1
             self.node = f"oss{self._boots % 2 + 1}"
@@ -267,12 +268,12 @@ class Agent:
                 columns.setdefault(name, (unit, [], [], [], [], [], []))[1].append(at)
                 for column, number in zip(columns[name][2:], numbers):
                     column.append(number)
-        return JsonBlock(
+        return Block(
             file_system=kernel.file_system, target=kernel.target, read_at=now / NS, ended=ended,
             since_boot_s=(now - kernel.booted) / NS,
             cleanup_s=kernel.cleanup_s, entries=entries if ended else 0,
             ids=[job for job, _, _, _ in part], started=[started for _, started, _, _ in part],
             seen=[seen for _, _, seen, _ in part], gone=gone if ended else [],
-            counters={name: JsonColumn(unit, at, samples, *(
+            counters={name: Column(unit, at, samples, *(
                 None if None in numbers else numbers for numbers in extra))
                 for name, (unit, at, samples, *extra) in columns.items()})

@@ -5,11 +5,11 @@ A Harvest that is asked for time lines: storage servers whose targets are read e
 import msgspec
 from harvest_inside import BEGAN, HarvestInside
 
-from iostats.base.cooperative import finished
-from iostats.load.time_lines import history_of
-from iostats.site.lines.intake import FOLD_EVERY_S
-from iostats.site.lines.questions import FileSystemLinesParams, LineAnswers
-from iostats.site.lines.runs import JobHistoryParams
+from iostats.answers.selected_run import JobHistoryParams
+from iostats.answers.time_line_queries import FileSystemLinesParams, TimeLineAnswers
+from iostats.base.cooperative import run_to_end
+from iostats.harvest.time_lines.intake import FOLD_EVERY_S
+from iostats.load.time_lines import parse_history
 
 
 def read(line):
@@ -58,11 +58,11 @@ class LinesDesk(HarvestInside):
             self.fold()
 
     def history(self, job="4711", user=None, **which):
-        answers = LineAnswers(self.harvest, lambda: False, lambda: self.now)
-        return history_of(msgspec.json.decode(msgspec.json.encode(finished(
+        answers = TimeLineAnswers(self.harvest, lambda: False, lambda: self.now)
+        return parse_history(msgspec.json.decode(msgspec.json.encode(run_to_end(
             answers.job_history(JobHistoryParams(job, **which), user)))))
 
     def file_system(self, since=BEGAN - 60, until=BEGAN + 7200, most=5, user=None):
-        answers = LineAnswers(self.harvest, lambda: False, lambda: self.now)
-        return finished(answers.file_system_lines(
+        answers = TimeLineAnswers(self.harvest, lambda: False, lambda: self.now)
+        return run_to_end(answers.file_system_lines(
             FileSystemLinesParams("scratch", since, until, most), user))

@@ -52,7 +52,7 @@ def event(**fields):
 def labelled(totals, **members):
     """The record of Totals, with other members, as reports show it; and its Config."""
     found = config.Config()
-    return job_tables.labelled(totals.record().replaced(**members), found), found
+    return job_tables.add_labels(totals.record().replaced(**members), found), found
 
 
 def small():
@@ -60,7 +60,7 @@ def small():
     Two nodes: 23 + 37 MiB read in 23 + 37 calls, 41 opens in 4.6 s, 41 MiB to OST0000 and 19 MiB to
     OST0001; and node 3 of 3 is missing.
     """
-    totals = Totals("4711", 3, fold=node_sets.folded)
+    totals = Totals("4711", 3, fold=node_sets.fold_nodes)
     totals.add(of_node("nid00001", [
         delta("llite", "scratch", read_bytes=23 * MIB, read_calls=23, read=23, read_us=0, open=41,
               open_us=4_600_000),
@@ -75,7 +75,7 @@ def small():
 
 def realistic(nodes=16, osts=24):
     """A job with known faults: small writes, one OST with most, one eviction; and what it read."""
-    dice, totals = random.Random(23), Totals("4711", nodes, fold=node_sets.folded)
+    dice, totals = random.Random(23), Totals("4711", nodes, fold=node_sets.fold_nodes)
     elapsed = 1867.0
     for number in range(nodes):
         wrote = round((4.1 if number else 9.7) * GIB * dice.uniform(0.8, 1.2))
@@ -150,7 +150,7 @@ def history():
 
 def wide(nodes=1000, osts=1000):
     """Each node uses 40 of the OSTs; one node has counters that were cleared."""
-    totals = Totals("4711", nodes, fold=node_sets.folded)
+    totals = Totals("4711", nodes, fold=node_sets.fold_nodes)
     for number in range(nodes):
         deltas = [delta("llite", "scratch", "", number == 23, "was cleared" * (number == 23),
                         read_bytes=(number * 7919) % 1009 * MIB, read_calls=23 + number,

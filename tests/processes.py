@@ -52,7 +52,7 @@ def private_mounts(*options):
 
 # -- time, ports, names ----------------------------------------------------------------------
 
-def until(true, within_s=60.0, what="it"):
+def until(true, within_s=150.0, what="it"):
     """
     The first true value of `true()`; fails when there is none within `within_s` seconds.
 
@@ -78,10 +78,10 @@ def new_job():
 
 def job_with_free_ports(count):
     """(job, its first `count` ports), all of them free just now."""
-    from iostats.base.job_id import ports
+    from iostats.base.job_ports import list_ports
     while True:
         job = new_job()
-        wanted = ports(job, 20000, 29999, count)
+        wanted = list_ports(job, 20000, 29999, count)
         if all(is_free(port) for port in wanted):
             return job, wanted
 
@@ -217,6 +217,15 @@ BEFORE = dict(reads=5, read_bytes=7_000, writes=3, write_bytes=9_000, opens=11, 
 #   23 reads of 41,003 bytes, 37 writes of 53,007 bytes, 43 opens, 13 mkdirs, 19 RPCs each way
 AFTER = dict(reads=28, read_bytes=48_003, writes=40, write_bytes=62_007, opens=54, mkdirs=15,
              rpcs=21)
+
+
+def checked_out_commit():
+    """" (commit 1f2e3d4c5b6a)" as in --version; "" without git, or outside a git checkout."""
+    if not (REPOSITORY / ".git").exists() or not shutil.which("git"):
+        return ""
+    done = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short=12", "HEAD"],
+                          capture_output=True, text=True)
+    return f" (commit {done.stdout.strip()})" if done.returncode == 0 else ""
 
 
 def contents(directory):

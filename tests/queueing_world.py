@@ -19,7 +19,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from iostats.load.time_lines import history_of
+from iostats.load.time_lines import parse_history
 from iostats.totals.record import Record
 
 MIB = 1 << 20
@@ -275,7 +275,9 @@ class World:
         spread = {name: {"min": 0, "median": total // self.nodes, "max": round(
             1.1 * total / self.nodes) if self.nodes > 1 else total, "busiest": "node001"}
             for name, total in (*((f"{way}_bytes", moved[way]) for way in moved),
-                                *((kind, row[0]) for kind, row in operations.items()))}
+                                *((kind, row[0]) for kind, row in operations.items()),
+                                *((f"{name}_us", round(1e6 * row[1]))
+                                  for name, row in (*calls.items(), *operations.items())))}
 
         def all_of(several):
             return {name: {"count": int(count), "seconds": float(seconds), "stddev_s": None}
@@ -625,7 +627,7 @@ def made(kind, seed):
     for attempt in range(300):
         random = np.random.default_rng([zlib.crc32(kind.__name__.encode()), seed, attempt])
         world, expected, names = kind(random)
-        expected, lost = _accepted(world, expected)
+        expected, lost = accepted(world, expected)
         if lost is None:
             continue
         history = world.history()
@@ -640,7 +642,7 @@ def made(kind, seed):
     raise AssertionError(f"no history of {kind.__name__} with seed {seed}")
 
 
-def _accepted(world, expected):
+def accepted(world, expected):
     """(kind of the cause, {what: what it has cost}); (..., None) where that is not plain."""
     streams, nodes = world.stream_seconds(), world.node_seconds()
     if expected != "not_in_lustre" and world.waited() / nodes < 0.1:
@@ -676,4 +678,4 @@ def _accepted(world, expected):
 
 def asked(one):
     """(record, JobHistory, like) of a History."""
-    return one.record, history_of(one.history), one.like
+    return one.record, parse_history(one.history), one.like

@@ -13,8 +13,8 @@ from processes import until
 from site_desk import SiteDesk
 
 from iostats.load.amounts import CLIENT_METRICS
-from iostats.wire import client, protocol, secret
-from iostats.wire.relay_auth import RelaySecret
+from iostats.wire import auth, client, protocol
+from iostats.wire.relays import RelaySecret
 
 
 class RelaySite(SiteDesk):
@@ -42,7 +42,7 @@ class RelaySite(SiteDesk):
 
     def share_secret(self, other):
         """Make the secret of a relay to `other`, and copy it there."""
-        secret.make(str(self.secrets / f"{other.name}.secret"))
+        auth.make(str(self.secrets / f"{other.name}.secret"))
         shutil.copy(self.secrets / f"{other.name}.secret", other.secrets / f"{self.name}.secret")
 
     def did(self, since=0.0, **which):
@@ -67,7 +67,7 @@ class RelaySite(SiteDesk):
 
     def until_lows(self, expected, since=0.0):
         """Wait until that is so, no more and no less."""
-        until(lambda: self.lows(since) == expected, within_s=60,
+        until(lambda: self.lows(since) == expected,
               what=lambda: f"{self.name}: {expected}, not {self.lows(since)},")
 
     def waiting(self, other):
@@ -77,7 +77,7 @@ class RelaySite(SiteDesk):
     def call_as_relay(self, other, method, params, name=None, password=None):
         """What the server of `other` answers to a method that this relay calls."""
         name = name or self.name
-        password = password or secret.load(str(self.secrets / f"{other.name}.secret"))
+        password = password or auth.load(str(self.secrets / f"{other.name}.secret"))
         return client.call("127.0.0.1", other.port, protocol.SITE, [RelaySecret(name, password)],
                            name, method, params)
 

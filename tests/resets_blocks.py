@@ -3,9 +3,10 @@ Blocks of job_stats written by hand, and the target that has taken them: T is th
 job_cleanup_interval is 600 s.
 """
 
-from iostats.site.resets.job_ids import JobIds
-from iostats.site.resets.target import CorrectedTarget
-from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn
+from sweep_blocks import Block, Column
+
+from iostats.harvest.resets.job_ids import JobIds
+from iostats.harvest.resets.target import CorrectedTarget
 
 T = 1_795_225_200
 NS = 10**9
@@ -25,10 +26,10 @@ def block(at, entries, **others):
     for name, rows in columns.items():
         at_rows, *numbers = map(list, zip(*rows))
         samples, low, high, total, squares = (numbers + [None] * 4)[:5]
-        made[name] = JsonColumn("reqs" if low is None else "bytes", at_rows, samples, low, high,
-                                total, squares)
+        made[name] = Column("reqs" if low is None else "bytes", at_rows, samples, low, high,
+                            total, squares)
     given = {"ended": True, "cleanup_s": 600, **others}
-    return JsonBlock(file_system="scratch", target="OST0000", read_at=float(T + at), **given,
+    return Block(file_system="scratch", target="OST0000", read_at=float(T + at), **given,
                  ids=list(entries), counters=made,
                  started=[0 if one is None else (T + one) * NS for one, _, _ in entries.values()],
                  seen=[(T + seen) * NS for _, seen, _ in entries.values()])
@@ -38,7 +39,7 @@ def taken(*blocks, full=False):
     """The Target that has taken these blocks; the first one full."""
     target = CorrectedTarget(JobIds(), "scratch", "OST0000")
     for at, one in enumerate(blocks):
-        target.take(one, "oss1", "boot 1", full or at == 0)
+        target.add_block(one, "oss1", "boot 1", full or at == 0)
     return target
 
 

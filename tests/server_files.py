@@ -44,12 +44,29 @@ def complete(began, took, clients, of):
             f"VBR: DISABLED\nIR: ENABLED\n")
 
 
+def quota_text(*records, width=20):
+    """glb-usr and so on; `width`: 20 up to 2.16, later 12, and 15 of the time."""
+    return "global_pool0_dt_usr\n" + "".join(
+        f"- id:      {number}\n  limits:   {{ hard: {hard:>{width}}, soft: {soft:>{width}}, "
+        f"granted: {granted:>{width}}, time: {time:>{15 if width == 12 else width}} }}\n"
+        for number, hard, soft, granted, time in records)
+
+
+def service_stats(requests, wait_us, queued, enqueues=0):
+    return (f"snapshot_time             1795333379.288590977 secs.nsecs\n"
+            f"req_waittime              {requests} samples [usecs] 3 6638 {wait_us} 41\n"
+            f"req_qdepth                {requests} samples [reqs] 0 3 {queued} 43\n"
+            f"req_active                {requests} samples [reqs] 1 3 53 59\n"
+            + f"ldlm_extent_enqueue       {enqueues} samples [reqs] 1 1 {enqueues} 61\n"
+            * bool(enqueues))
+
+
 class ServerFiles:
     """One storage server below the directory `root`."""
 
     def __init__(self, root, release="2.17"):
         self.root, self._places = Path(root), PLACES[release]
-        self.place = Place(str(root), None, NODE, BOOT)
+        self.place = Place(str(root), None, NODE, BOOT, {})
         self.health("healthy")
 
     def health(self, word, *devices):
@@ -78,6 +95,44 @@ class ServerFiles:
                     "recovery_status", "instance", "job_stats")):
                 text = value if isinstance(value, str) else f"{value}\n"
                 self._write(f"{self._places[file]}/{kind}/{target}/{file}", text)
+
+    def capacity(self, target, total, free, available, inodes, inodes_free, kind="osd-ldiskfs"):
+        """What the backing file system of a target counts: KiB, and inodes."""
+        place = _SYSFS if self._places["num_exports"] == _SYSFS else _PROC
+        for file, value in (("kbytestotal", total), ("kbytesfree", free),
+                            ("kbytesavail", available), ("filestotal", inodes),
+                            ("filesfree", inodes_free)):
+            self._write(f"{place}/{kind}/{target}/{file}", f"{value}\n")
+
+    def changelog_users(self, mdt, text):
+        place = _PROC if self._places in (PLACES["2.5"], PLACES["2.10"]) else _DEBUGFS
+        self._write(f"{place}/mdd/{mdt}/changelog_users", text)
+
+    def metrics(self, target, brw=None, agents=None, **numbers):
+        """tot_granted, lock_count ...: numbers; brw, agents: texts of brw_stats and hsm/agents."""
+        kind, of = (("mdt", "mdt") if "-MDT" in target else ("obdfilter", "filter"))
+        is_late = self._places["num_exports"] == _SYSFS
+        for file, value in numbers.items():
+            place, directory = (
+                (_SYSFS, f"ldlm/namespaces/{of}-{target}_UUID") if file.startswith("lock_") else
+                (_SYSFS if is_late else _PROC,
+                 f"{kind}/{target}" + ("" if file.startswith("tot_") else "/hsm")))
+            self._write(f"{place}/{directory}/{file}", f"{value}\n")
+        for path, text in ((f"osd-ldiskfs/{target}/brw_stats", brw),
+                           (f"mdt/{target}/hsm/agents", agents)):
+            if text is not None:
+                self._write(f"{_DEBUGFS if is_late else _PROC}/{path}", text)
+
+    def service(self, name, threads, threads_max, stats, of="ost/OSS"):
+        """A service of the storage server; `stats`: the text of its file."""
+        is_early = self._places in (PLACES["2.5"], PLACES["2.10"])
+        for file, value in (("threads_started", threads), ("threads_max", threads_max)):
+            self._write(f"{_PROC if is_early else _SYSFS}/{of}/{name}/{file}", f"{value}\n")
+        self._write(f"{_PROC if is_early else _DEBUGFS}/{of}/{name}/stats", stats)
+
+    def quota(self, file_system, pool, file, *records):
+        """(id, hard, soft, granted, time) of ids, in the units of the file."""
+        self._write(f"{_PROC}/qmt/{file_system}-QMT0000/{pool}/{file}", quota_text(*records))
 
     def stop(self, target):
         for found in self.root.glob(f"*/**/{target}"):

@@ -17,20 +17,20 @@ import urllib.request
 
 import pytest
 from processes import free_port, until
+from sweep_blocks import Block, Column
 
 from iostats import sinks
 from iostats.base import config
 from iostats.base.job_facts import Facts
-from iostats.site.harvest_intake import SiteSweep
-from iostats.site.resets.job_ids import JobIds
-from iostats.site.resets.target import CorrectedTarget
-from iostats.wire.messages import sweep_json
+from iostats.harvest.intake import SiteSweep
+from iostats.harvest.resets.job_ids import JobIds
+from iostats.harvest.resets.target import CorrectedTarget
 
 EVERY_S = 20
 UNITS = {"read_bytes": "bytes", "write_bytes": "bytes", "read": "usecs", "write": "usecs"}
 
 
-class Agent(collections.namedtuple("Agent", "slot clock_ahead_s every", defaults=(0.0, EVERY_S))):
+class Agent(collections.namedtuple("Agent", "slot clock_ahead_s every_s", defaults=(0.0, EVERY_S))):
     """What is known of a storage server's agent."""
 
     def has_sent(self, slot):
@@ -60,15 +60,15 @@ class Site:
     def is_overdue(self, target):
         return target.node in self.silent
 
-    def job_of(self, job_id):
+    def find_job(self, job_id):
         """A job's id begins with a digit; what is behind a colon is its node."""
         return job_id.partition(":")[0] if job_id[:1].isdigit() else ""
 
     def is_job(self, job_id):
-        return bool(self.job_of(job_id))
+        return bool(self.find_job(job_id))
 
     def facts(self, job_id):
-        return self.known.get(self.job_of(job_id))
+        return self.known.get(self.find_job(job_id))
 
     @staticmethod
     def settled(job):
@@ -90,9 +90,9 @@ class Site:
             target = self.targets.get(key)
             if target is None:
                 target = self.targets[key] = CorrectedTarget(self.names, *key)
-            target.take(self._block(key, some), _node_of(key), self.boot, first)
+            target.add_block(self._block(key, some), _node_of(key), self.boot, first)
         for key in self.targets.keys() - entries.keys():
-            self.targets[key].take(self._block(key, {}), _node_of(key), self.boot, False)
+            self.targets[key].add_block(self._block(key, {}), _node_of(key), self.boot, False)
         for key in self.targets:
             self.agents[_node_of(key)] = Agent(self.slot)
         return SiteSweep(self.slot, EVERY_S, True, list(self.targets.values()))
@@ -106,12 +106,12 @@ class Site:
                 column[0].append(at)
                 column[1].append(samples)
                 column[2].append(total)
-        return sweep_json.JsonBlock(
+        return Block(
             file_system=key[0], target=key[1], read_at=float(self.slot), ended=True,
             cleanup_s=600, entries=len(ids), ids=ids,
             started=[int((self.began - 1) * 1e9) if self.starts else 0] * len(ids),
             seen=[int(self.slot * 1e9)] * len(ids),
-            counters={name: sweep_json.JsonColumn(
+            counters={name: Column(
                 unit=UNITS.get(name, "reqs"), at=at, samples=samples,
                 **({} if None in sums else {"sum": sums})) for name, (at, samples, sums)
                 in counters.items()})
@@ -132,13 +132,13 @@ def swept(sink, site, *sweeps_entries):
 
 def sent(sink):
     """Wait until the database has all that was given to `sink`, an InfluxDB."""
-    until(lambda: not sink.unkept_sweeps()
+    until(lambda: not sink.count_pending_sweeps()
           and not number_of(sink, "iostats_influxdb_spooled_points"), what="all points are sent")
 
 
 def kept(sink):
     """Wait until all that was given to it is in its directory."""
-    until(lambda: not sink.unkept_sweeps(), what="all points are kept")
+    until(lambda: not sink.count_pending_sweeps(), what="all points are kept")
 
 
 def config_of(**options):
@@ -146,12 +146,12 @@ def config_of(**options):
     found = config.Config()
     sinks.add_sections(found)
     for name, value in options.items():
-        found.take(name.replace("_", ".", 1), str(value), "the test")
+        found.set_value(name.replace("_", ".", 1), str(value), "the test")
     return found
 
 
 class Said(list):
-    """What a sink has said; call it as its `say`."""
+    """What a sink has said; call it as its `emit`."""
 
     def __call__(self, text):
         self.append(text)

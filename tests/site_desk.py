@@ -39,19 +39,20 @@ from iostats.wire import auth, client, protocol
 # their readings are not to get old.
 _HASTY = """
 import sys
-from iostats.site import harvest_intake, job_lifecycle, job_lives, job_times
-from iostats.site import open_jobs, records
+from iostats.harvest import intake, job_lifecycle, job_lives, job_times
+from iostats.jobs import open_jobs, records
 from iostats.cli import server
-from iostats.site.events import late_events
+from iostats.jobs import late_events
 job_lifecycle.WRITES_BACK_S = job_times.WRITES_BACK_S = 2.0    # there is nothing to write back
-harvest_intake.LATE_S = 600.0
-job_lives.ASK_EVERY_S = job_lives.ASK_BUSY_EVERY_S = job_lives.LOOK_EVERY_S = 0.5
+intake.LATE_S = 600.0
+job_lives.QUERY_EVERY_S = job_lives.QUERY_BUSY_EVERY_S = job_lives.CHECK_EVERY_S = 0.5
 open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03
-records.LOOK_EVERY_S = 0.01
-records.AGAIN_S = 1.0
-late_events.LOOK_S = late_events._PAUSE_S = 0.2
+records.POLL_EVERY_S = 0.01
+records.RETRY_AFTER_S = 1.0
+late_events.CHECK_EVERY_S = late_events._PAUSE_S = 0.2
 sys.exit(server.main())
 """
+_PLAIN = "import sys; from iostats.cli import server; sys.exit(server.main())"
 THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "read_calls": 23, "write_calls": 37}
 
 
@@ -148,12 +149,13 @@ class SiteDesk(Desk):
         assert server.process.poll() is None, server.err
         return server
 
-    def begin_site(self, *arguments, hasty=False, env=None, **how):
-        """A SiteServer that was started."""
+    def begin_site(self, *arguments, hasty=False, env=None, setup="", **how):
+        """A SiteServer that was started; `setup`: statements that run before."""
         self._number += 1
         out = self.directory / f"site-{self._number}.out"
         err = self.directory / f"site-{self._number}.err"
-        command = [sys.executable, *(["-c", _HASTY] if hasty else [str(SERVER)]), "--site",
+        command = [sys.executable, *(["-c", setup + (_HASTY if hasty else _PLAIN)]
+                   if hasty or setup else [str(SERVER)]), "--site",
                    "--listen", "127.0.0.1", "--config", str(self.cfg), *map(str, arguments)]
         with out.open("w") as out_file, err.open("w") as err_file:
             process = subprocess.Popen(
@@ -272,7 +274,7 @@ class SiteDesk(Desk):
 
     def signs(self):
         """What signs as root of a node."""
-        return auth.client_credentials(self.config, protocol.SITE, str(self.site_secret))
+        return auth.load_client_credentials(self.config, protocol.SITE, str(self.site_secret))
 
     def clients(self, node, file_system, gains):
         """
@@ -294,11 +296,10 @@ class SiteDesk(Desk):
         return client.call("127.0.0.1", self.port, protocol.SITE, self.signs(), agent.node,
                            "packed_clients", agent.params(int(time.time()), gains))
 
-    def send(self, report):
+    def send(self, report, within_s=None):
         """Send a report (a dict) as its node; what the server answers."""
         return client.call("127.0.0.1", self.port, protocol.SITE, self.signs(), report["node"],
-                           "report",
-                           report)
+                           "report", report, within_s)
 
 
 def kept_in(directory):

@@ -12,22 +12,22 @@ import time
 
 from site_desk import a_report
 
+from iostats.answers.site_server import SiteServer
 from iostats.base.config import Config
 from iostats.base.errors import WireError
-from iostats.site.receive import SiteServer
-from iostats.site.store import Store
-from iostats.site.store_clock import Clocks
+from iostats.store.clock import Clocks
+from iostats.store.record_store import Store
 from iostats.wire import auth, jsonrpc, protocol
 
 
 class Inside:
     """A SiteServer in this process, with a clock that is set."""
 
-    def __init__(self, directory, **choices):
+    def __init__(self, directory, began=1_795_225_060.0, **choices):
         self.config = Config()
         for name, value in choices.items():
-            self.config.take(name.replace("_", ".", 1), str(value), "a test")
-        self.now = 1_795_225_060.0
+            self.config.set_value(name.replace("_", ".", 1), str(value), "a test")
+        self.now = began
         # What is added to the clock to have the time since boot: time passes where both move.
         self.set_by, self.boot_id = -1_795_000_000.0, "23" * 16
         self.path = str(directory / "site.sqlite")
@@ -44,7 +44,7 @@ class Inside:
         self.server = SiteServer(self.store, [self.secret], self.config, self.clock)
 
     def answer(self, method, params, node="nid00001", secret=None):
-        """What it answers (bytes), as in docs/wire.md; the answer has not left yet."""
+        """What it answers (bytes), as in docs/reference/wire.md; the answer has not left yet."""
         body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, "id": 1}).encode()
         header = (secret or self.secret).authorization(node, int(self.now), os.urandom(16).hex(),
                                                         body)

@@ -14,14 +14,15 @@ import asyncio
 import random
 
 from kernel import NS, WITNESS, Kernel
+from sweep_blocks import Block, Column, received
 
 from iostats.base import config as site
 from iostats.base.job_facts import Facts
+from iostats.harvest import harvested_job
+from iostats.harvest import intake as harvest_intake
 from iostats.lustre import job_stats
-from iostats.site import harvest_intake, harvested_job
-from iostats.site.store import Store
 from iostats.storage.fingerprints import Fingerprints
-from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn, JsonSweep
+from iostats.store.record_store import Store
 
 BEGAN = 1_795_225_200
 EVERY_S, CLEANUP_S = 200, 600
@@ -66,7 +67,7 @@ class SweptSite:
     def __init__(self, path):
         self.path, self.now, self.loop = str(path), BEGAN, asyncio.new_event_loop()
         self.config = site.load(environ={})
-        self.config.take("batch.system", "none", "a test")
+        self.config.set_value("batch.system", "none", "a test")
 
     def _open(self):
         self.store = Store(self.path)
@@ -219,29 +220,29 @@ class SiteWorld(SweptSite):
             if not server.up:
                 continue
             for message in self._messages(server):
-                answer = self.harvest.take(message, server.name)
+                answer = self.harvest.receive(message, server.name)
                 self.store.commit()
                 if not answer["taken"]:
                     server.begin()
                     for again in self._messages(server):
-                        assert self.harvest.take(again, server.name)["taken"]
+                        assert self.harvest.receive(again, server.name)["taken"]
                     self.store.commit()
         if self.knows:
             for job in self.harvest.lives.states():
                 if job != WITNESS:
                     self.harvest.lives.learn(job, Facts(job=job, state="running",
                                                   started=float(self.first[job])))
-        self.look()
+        self.scan()
 
-    def look(self):
+    def scan(self):
         """One look of the site's server at what there is to do."""
         self.harvest.end_sweep()
         self.loop.run_until_complete(self.harvest.lives.settle(
             self.harvest.swept_until(), lambda jobs: self.settled.update(
-                (job, self.truth(job)) for job in jobs), self.harvest.forget))
+                (job, self.truth(job)) for job in jobs), self.harvest.drop_jobs))
 
     def _messages(self, server):
-        """[JsonSweep] of one sweep: a message."""
+        """[ReceivedSweep] of one sweep: a message."""
         full, blocks = server.seq == 0, []
         clock = self._clock(server) / NS
         # The agent's own clock goes slower where the server's was set back, but not a full sweep's.
@@ -251,19 +252,19 @@ class SiteWorld(SweptSite):
             blocks += self._blocks(server, kernel, read_at)
         server.seq += 1
         ahead = read_at - self.now
-        message = JsonSweep(
-            protocol=1, node=server.name, run=server.run, seq=server.seq, full=full,
-            slot=self.now, every=EVERY_S, last=True, targets=blocks, boot_id=server.boot_id,
-            clock_ahead_s=float(server.ahead), read_ahead_s=float(ahead) if server.heard else None)
-        return [message.received()]
+        return [received({
+            "node": server.name, "run": server.run, "seq": server.seq, "full": full,
+            "slot": self.now, "every": EVERY_S, "last": True, "boot_id": server.boot_id,
+            "clock_ahead_s": float(server.ahead),
+            "read_ahead_s": float(ahead) if server.heard else None}, blocks)]
 
     def _blocks(self, server, kernel, read_at):
         prints, parts = server.prints[kernel.target], [{}]
         booted = (self._clock(server) - kernel.booted) if kernel.release == "2.15.0" else 0
         entries = 0
-        for piece in job_stats.pieces([kernel.file(self._clock(server))]):
+        for piece in job_stats.split_entries([kernel.file(self._clock(server))]):
             entries += 1
-            if prints.changed(piece):
+            if prints.is_changed(piece):
                 entry = job_stats.parse(piece, self._clock(server) - booted)
                 if entry.job_id in parts[-1]:
                     parts.append({})
@@ -277,11 +278,11 @@ class SiteWorld(SweptSite):
         for row, entry in enumerate(part):
             for name, counter in entry.counters.items():
                 columns.setdefault(name, []).append((row, counter))
-        return JsonBlock(
+        return Block(
             file_system="scratch", target=kernel.target, read_at=read_at, ended=ended,
             cleanup_s=CLEANUP_S, entries=entries if ended else 0, gone=gone if ended else [],
             ids=[one.job_id for one in part], started=[one.started_ns for one in part],
-            seen=[one.seen_ns for one in part], counters={name: JsonColumn(
+            seen=[one.seen_ns for one in part], counters={name: Column(
                 rows[0][1].unit, [row for row, _ in rows], *(
                     None if None in numbers else numbers for numbers in (
                         [getattr(counter, field) for _, counter in rows]
@@ -308,7 +309,7 @@ class SiteWorld(SweptSite):
         """{job: (what is recorded, the truth, is it marked, notes)} of all that has a record."""
         found = {}
         for job in sorted(NUMBERS & set(self.first)):
-            part = self.harvest.lives.harvested(job)
+            part = self.harvest.lives.find_harvested(job)
             if part is None:                # no sweep has seen it
                 continue
             record = harvested_job.as_record(part, ",".join)

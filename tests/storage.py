@@ -7,20 +7,25 @@ import sys
 import time
 
 from job_stats_text import Job, Value, text
-from processes import CLIENT, REPOSITORY, Done
+from processes import REPOSITORY, Done, until
 
 NS = 1_000_000_000
-# As iostats_client.py, but that a server on a machine that is busy has time to answer.
-PATIENT = f"""
-import sys, time
+# As iostats_client.py, at the priority of the tests: the lowest one, which an agent gives itself,
+# has a hundredth of a core where other tests compute.
+EAGER = f"""
+import os, sys, time
 sys.path.insert(0, {str(REPOSITORY)!r})
-from iostats.storage import delivery
+os.setpriority = lambda which, who, priority: None
 from iostats.cli.node import main
+sys.exit(main())
+"""
+# And a server on a machine that is busy has time to answer.
+PATIENT = EAGER.replace("sys.exit(", """
+from iostats.storage import delivery
 deliver, delivery.ANSWER_WITHIN_S = delivery.Delivery.deliver, 60.0
 delivery.Delivery.deliver = lambda self, until, *more: deliver(
     self, max(until, time.monotonic() + 60), *more)
-sys.exit(main())
-"""
+sys.exit(""")
 
 
 def moved(read=0, written=0, opens=0):
@@ -78,7 +83,7 @@ class StorageServer:
         config.write_text(self.desk.text({**self.desk.choices,
                                           "harvest.spool_dir": spool or self.root / "spool"}))
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", *(["-c", PATIENT] if patient else [str(CLIENT)]),
+            [sys.executable, "-I", "-S", "-c", PATIENT if patient else EAGER,
              "harvest", "--root", str(self.root),
              "--node", self.name, "--config", str(config), *map(str, arguments)],
             env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -86,8 +91,15 @@ class StorageServer:
         self.desk.started.append(process)
         return process
 
+    def wait_for_sweeps(self, count):
+        """Until the agent has stored so many more, while the site's server is away."""
+        def stored():
+            return len(list((self.root / "spool").glob("*.message")))
+        before = stored()
+        until(lambda: stored() >= before + count, what=f"{count} sweeps that wait")
+
     def sweep(self, spool=None):
         """One sweep, to its end; the Done.  `spool`: another directory for what waits."""
         agent = self.agent("--once", spool=spool)
-        out, err = agent.communicate(timeout=60)
+        out, err = agent.communicate(timeout=300)
         return Done(agent.returncode, out, err)

@@ -26,12 +26,12 @@ from kernel import NS, WITNESS, Kernel
 from site_world import BEGAN, CLEANUP_S, EVERY_S, SweptSite
 
 from iostats.base.job_facts import ENDED, RUNNING, Facts
-from iostats.site import harvested_job
+from iostats.harvest import harvested_job
 from iostats.storage import encoding
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.schedule import Pace, SweepClock
-from iostats.storage.targets import local_targets
-from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
+from iostats.storage.targets import find_local_targets
+from iostats.wire.messages.sweep_decoder import PackedSweep, decode_sweep
 
 JOBS = ("4711", "4712", "4713")
 COLUMNS = ("read_bytes", "write_bytes", "operations")
@@ -53,7 +53,7 @@ class Target:
 
     def __init__(self, kernel, hosts):
         self.kernel, self.hosts, self.on = kernel, hosts, None
-        self.unreadable, self.cut = 0, False
+        self.unreadable, self.cut, self.shows_instance = 0, False, True
 
     def __str__(self):
         return f"{self.kernel.file_system}-{self.kernel.target}"
@@ -82,6 +82,12 @@ class ServersWorld(SweptSite):
         log: what happened, for a person.
     """
 
+    site_ahead = 0                      # of the clock of the site's server, s
+    MACHINES = ("oss1", "oss2", "mds1")
+    # file system, target, the machines that may have it
+    TARGETS = (("scratch", "OST0000", "oss1", "oss2"), ("scratch", "OST0001", "oss2", "oss1"),
+               ("scratch", "MDT0000", "mds1", "oss1"), ("home", "OST0000", "oss2", "oss1"))
+
     def __init__(self, path, release, knows, aheads=(0, 0, 0), has_witness=True):
         self.top = pathlib.Path(path)
         self.top.mkdir(parents=True, exist_ok=True)
@@ -90,17 +96,16 @@ class ServersWorld(SweptSite):
         self.done, self.runs, self.settled = defaultdict(list), defaultdict(list), {}
         self.log = []
         self.machines = [Machine(name, self.top / name, ahead)
-                         for name, ahead in zip(("oss1", "oss2", "mds1"), aheads)]
-        oss1, oss2, mds1 = self.machines
+                         for name, ahead in zip(self.MACHINES, aheads)]
+        of_name = {machine.name: machine for machine in self.machines}
         self.targets = []
-        for file_system, name, hosts in (
-                ("scratch", "OST0000", (oss1, oss2)), ("scratch", "OST0001", (oss2, oss1)),
-                ("scratch", "MDT0000", (mds1, oss1)), ("home", "OST0000", (oss2, oss1))):
+        for file_system, name, *names in self.TARGETS:
+            hosts = [of_name[host] for host in names]
             kernel = Kernel(release, name[:3], self.clock_ns(hosts[0]), CLEANUP_S, file_system,
                             name)
             self.targets.append(Target(kernel, hosts))
             self.mount(self.targets[-1], hosts[0])
-        self.config.take("site.series_days", "0", "a test")         # no time lines
+        self.config.set_value("site.series_days", "0", "a test")         # no time lines
         self._open()
         for machine in self.machines:
             self.start_agent(machine)
@@ -126,9 +131,9 @@ class ServersWorld(SweptSite):
         booted_ns = int((machine.booted + machine.ahead) * NS)
         machine.clock = SweepClock(lambda: self.now + machine.ahead,
                                    lambda: self.now - machine.booted)
-        with mock.patch.object(encoding.this_node, "boot_id",
+        with mock.patch.object(encoding.this_node, "read_boot_id",
                                lambda: f"{machine.name} boot {machine.boots}"), \
-                mock.patch.object(encoding, "booted_at_ns", lambda: booted_ns):
+                mock.patch.object(encoding, "find_boot_time_ns", lambda: booted_ns):
             machine.encoder = SweepEncoder(machine.name, 3000, machine.clock,
                                            Pace(100, lambda: 0.0, lambda: 0.0), lambda *text: None)
 
@@ -340,7 +345,7 @@ class ServersWorld(SweptSite):
         if machine.encoder is not None and not machine.waiting:
             self._read(machine)
             machine.waiting = []
-            machine.encoder.lost(machine.encoder.run)
+            machine.encoder.note_lost_message(machine.encoder.run)
 
     def on_away(self, chance):
         """The site's server cannot be reached from a machine; later what waits is delivered."""
@@ -371,7 +376,7 @@ class ServersWorld(SweptSite):
         self.harvest.end_sweep()
         until = self.harvest.swept_until()
         self.loop.run_until_complete(self.harvest.lives.settle(until, lambda jobs: (
-            self.settled.update(dict.fromkeys(jobs, until))), self.harvest.forget))
+            self.settled.update(dict.fromkeys(jobs, until))), self.harvest.drop_jobs))
 
     def _read(self, machine):
         """One sweep of an agent."""
@@ -386,17 +391,20 @@ class ServersWorld(SweptSite):
                     continue
                 (directory / "job_stats").write_bytes(target.kernel.file(self.clock_ns(machine)))
                 (directory / "job_cleanup_interval").write_text(f"{target.kernel.cleanup_s}\n")
+                instance = target.kernel.instance if target.shows_instance else 0
+                (directory / "instance").write_text(f"{instance}\n")
                 if target.cut:
                     target.cut = False
                     cuts.add(str(directory / "job_stats"))
-        found = local_targets(str(machine.root))
+        found = find_local_targets(str(machine.root))
         encoder, clock = machine.encoder, machine.clock
-        if clock.begins_anew():
+        if clock.reset_if_wrong():
             encoder.is_broken = True
-        ahead = clock.now() - self.now
-        with mock.patch.object(encoding, "chunks", lambda handle, path, rest: _chunks(
+        site_now = self.now + self.site_ahead
+        ahead = clock.now() - site_now
+        with mock.patch.object(encoding, "read_chunks", lambda handle, path, rest: _chunks(
                 handle, path, path in cuts)):
-            encoder.sweep(found, self.now // EVERY_S * EVERY_S, EVERY_S,
+            encoder.sweep(found, site_now // EVERY_S * EVERY_S, EVERY_S,
                           ahead if machine.has_heard else None,
                           lambda run, seq, message, full: machine.waiting.append((run, message)))
 
@@ -404,24 +412,25 @@ class ServersWorld(SweptSite):
         """All that waits is sent, in its order."""
         messages, machine.waiting = machine.waiting, []
         for run, message in messages:
-            taken = decoded_sweep(PackedSweep(2, message, float(machine.ahead)), 1 << 24)
-            answer = self.harvest.take(taken, machine.name)
+            taken = decode_sweep(PackedSweep(2, message, float(machine.ahead)), 1 << 24)
+            answer = self.harvest.receive(taken, machine.name)
             if not answer["taken"] and machine.encoder is not None:
-                machine.encoder.lost(run)
+                machine.encoder.note_lost_message(run)
 
     # ---- the law
 
-    def settle(self, chance):
+    def settle(self, chance, may_lose=True):
         """
-        All agents run again, or a single one; jobs are over, and it is quiet until all are settled;
-        self.
+        All agents run again and can reach the site's server, or, where something may be lost, a
+        single one; jobs are over, and it is quiet until all are settled; self.
         """
         self.log.append(f"{self.now - BEGAN}: the end")
         for target in self.targets:
             target.unreadable, target.cut = 0, False
         # Where nothing is read at all, no job is ever settled.
         with_targets = [target.on for target in self.targets if target.on is not None]
-        for machine in self.machines if chance.random() < 0.95 else with_targets[:1]:
+        is_single = may_lose and chance.random() >= 0.95
+        for machine in with_targets[:1] if is_single else self.machines:
             machine.is_away, machine.has_agent = False, True
             if machine.encoder is None:
                 self.start_agent(machine)
@@ -451,7 +460,7 @@ class ServersWorld(SweptSite):
         """
         found = []
         for job in JOBS:
-            part = self.harvest.lives.harvested(job)
+            part = self.harvest.lives.find_harvested(job)
             if part is None:                            # no sweep has seen it
                 continue
             record = harvested_job.as_record(part, ",".join)

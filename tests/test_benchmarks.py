@@ -64,7 +64,8 @@ def test_a_benchmark_that_is_ended_leaves_no_server_running(tmp_path, number):
 
 # Of each figure its tables: how the title begins, rows, columns; as `run.py --quick` prints them.
 TABLES = {
-    "client": [("client: whole processes", 5, 5), ("client: files, forks and bytes", 3, 6)],
+    "client": [("client: whole processes", 7, 5), ("client: what NFS", 2, 3),
+               ("client: files, forks and bytes", 3, 6)],
     "wide": [("wide: one node with 200 OSC directories", 4, 5)],
     "server": [("server: nodes accepted per second", 2, 9), ("server: 100 nodes", 4, 7)],
     "dispatcher": [("dispatcher: JSON-RPC calls per second", 2, 7)],
@@ -77,6 +78,10 @@ TABLES = {
     "exports": [("exports: a sweep over 2,400 files", 4, 7)],
     "harvest_server": [("The site's server: one sweep of all storage servers", 3, 8)],
     "site_clients": [("The site's server: one sweep of what", 2, 9), ("The same, beside", 3, 4)],
+    "stores": [("stores: the site's store on both engines", 8, 4)],
+    "store_scale": [("A large site: messages a second", 4, 5),
+                    ("A large site: one sweep of 4 targets x 300 jobs, all changed", 2, 6),
+                    ("A large site: questions about a month, of 2,000 jobs in a year", 8, 3)],
     "nodes": [("Questions by node", 6, 5)],
     "scale": [("scale: nodes", 2, 5), ("scale: jobs", 2, 8), ("scale: targets", 2, 7)],
     "node_sinks": [("Ganglia: a sweep of all nodes", 2, 8), ("Prometheus and InfluxDB", 2, 5)],
@@ -87,7 +92,7 @@ TABLES = {
     "report_text": [("A report as text, whole process", 1, 6),
                     ("A report as text, beyond", 1, 9)],
     "time_lines": [("Time lines: bytes", 5, 3), ("Time lines: CPU", 3, 3)],
-    "event_looks": [("events: a look at the files", 2, 6)],
+    "event_scans": [("events: a look at the files", 2, 7)],
     "node_events": [("node_events: one node with 23 targets", 7, 4)],
     "idle_time": [("idle_time: a node with 23 OSTs", 4, 5)],
     "collector": [("collector: getTraps", 2, 7)],

@@ -46,7 +46,8 @@ HELP = {"iostats_client.py": node.HELP, "iostats_server.py": server.HELP, "iosta
         "iostats collector": collector.HELP, "iostats events": events.HELP,
         "iostats query": query.HELP, "iostats why": why.HELP, "iostats web": web.HELP,
         "iostats store": store.HELP, "iostats mail": mail.HELP}
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")),
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(
+            page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "tutorial"),
          ROOT / "benchmarks/README.md"]
 
 # What a line of a block begins with when it is a command.
@@ -54,11 +55,13 @@ PROGRAMS = (r"(?:iostats|(?:\./)?iostats_(?:client|server)\.py|make|python3?|\S*
             r"|srun|mpirun|sbatch|scp|mkdir|systemctl|sacct|qmgr|lctl|mount|wait)")
 
 NOT_RUN = {
-    r"make (demo|test|quick|pythons|coverage|bench|chaos|fuzz|lock|audit)\b.*":
+    r"make (demo|docs|test|postgresql|quick|pythons|coverage|bench|chaos|fuzz|soak|score|lock"
+    r"|audit)"
+    r"\b.*":
         "a whole run of its own; tests/test_setup.py and tests/cli/test_sample_job.py have parts",
     r"make install-\w+.*|systemctl .*|mkdir -p /etc/iostats|scp .*":
         "changes the machine; tests/test_setup.py and tests/test_systemd.py install each role",
-    r"python3 -m venv venv|venv/bin/pip .*":
+    r"python3 -m venv .*|(\S*/)?bin/pip .*|mkdir /opt/iostats/.*":
         "needs PyPI; tests/test_setup.py installs from wheels",
     r"sbatch .*":
         "tests/run/test_slurm_run.py and tests/cli/test_sample_job.py run these jobs",
@@ -72,6 +75,8 @@ NOT_RUN = {
         "tests/test_docs.py, tests/test_benchmarks.py and tests/test_curves.py run these programs",
     r"iostats_client\.py start --public":
         "writes to /run/iostats; tests/node/test_start_files.py",
+    r"venv/bin/python -m simlustre\.demo":
+        "needs that environment; tests/test_packages.py runs it from a wheel",
     r"(\S+=\S+ )?\S*python -m simlustre .*|.* --root /tmp/oss1/root.*":
         "needs FUSE; tests/simlustre/test_storage_servers.py mounts these",
     r"(\S*bin/)?python -m simldms .*":
@@ -82,13 +87,15 @@ NOT_RUN = {
     r"iostats web.*|curl --unix-socket .*":
         "root may not, and it goes on until it is stopped; tests/web has the pages",
     r"iostats ldms (check|convert) .*":
-        "tests/ldms/test_documented.py runs these on the page's description",
+        "tests/iostats_ldms/test_documented.py runs these on the page's description",
     r"iostats ldms generate .*":
-        "tests/ldms/test_worked_example.py runs these on the page's first description",
+        "tests/iostats_ldms/test_worked_example.py runs these on the page's first description",
     r"iostats ldms (run|plan|status)\b.*":
-        "needs LDMS' daemons; tests/ldms and tools/demo_ldms.py run them",
+        "needs LDMS' daemons; tests/iostats_ldms and tools/demo_ldms.py run them",
     r"iostats ldms (load|history|rollback)\b.*":
-        "needs etcd; tests/cli/test_ldms_load.py compares them with what the document shows",
+        "needs etcd; tests/iostats_ldms/test_load_command.py compares them with the document",
+    r"iostats import .*":
+        "needs an InfluxDB of jobHarvest; tests/jobs/test_imported.py",
     r"iostats store --rebuild":
         "needs a damaged store; tests/cli/test_store_command.py",
 }
@@ -178,6 +185,7 @@ sys.path.insert(0, {str(ROOT)!r})
 words = sys.argv[1:]
 if "--local" in words:
     words += ["--root", os.environ["OSS"]]
+    words += ["--every", "1"] * (words[0] == "top")                # the last one counts
 from iostats.__main__ import main
 sys.exit(main(words))
 """
@@ -237,9 +245,10 @@ def here(site, tmp_path):
     """
     for name in ("iostats_client.py", "iostats_server.py"):
         (tmp_path / name).symlink_to(site.bin / name)
-    script(tmp_path / "app", "#!/bin/sh\nexit 0\n")
+    for name in ("app", "prepare", "solve"):
+        script(tmp_path / name, "#!/bin/sh\nexit 0\n")
     (tmp_path / "Makefile").write_text("all:\n")
-    for name in ("4711.json", "before.json"):
+    for name in ("4711.json", "before.json", "prepare.json", "solve.json"):
         (tmp_path / name).write_text(json.dumps(site.record("4711")))
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     target = site.oss.root / "proc/fs/lustre/obdfilter/scratch-OST0000"

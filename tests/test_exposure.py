@@ -1,6 +1,6 @@
 """
 What leaves a machine: connections, secrets; and where the packages come from that we need.
-docs/security.md names these tests.
+docs/explanation/security.md names these tests.
 """
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_server_opens_no_connection(tmp_path):
              f"127.0.0.1:{port}"], env=desk.environment(), cwd=tmp_path, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         desk.started.append(process)
-        assert "waiting for 1 nodes" in process.stderr.readline()
+        assert process.stderr.readline().endswith("waiting for 1 node\n")
         node = type("Server", (), {"port": port})
         assert 0 == desk.whole_job(node, "nid1").status
         assert 0 == process.wait(100)
@@ -128,7 +128,7 @@ def test_a_secret_is_only_in_its_own_file(desk):
     traces = list(desk.directory.glob("trace-*"))
     assert {"server", "prolog", "epilog"} == {path.name[6:].partition(".")[0] for path in traces}
     assert any(b"IOSTATS-MAC" in path.read_bytes() for path in traces)
-    key = protocol.key_of(secret.encode(), protocol.SITE)
+    key = protocol.derive_key(secret.encode(), protocol.SITE)
     found = [path.name for path in desk.directory.rglob("*") if path.is_file()
              and re.search(b"|".join(map(re.escape, (secret.encode(), key, key.hex().encode()))),
                            path.read_bytes())]
@@ -149,7 +149,7 @@ def test_ci_installs_what_the_project_says_and_nothing_without_a_hash():
     assert all("==" in lines[at] and "--hash=sha256:" in lines[at + 1] for at in heads)
     wanted = set()
     text = (REPOSITORY / "pyproject.toml").read_text().partition("[project.optional-dependencies]")
-    extras = [name for name in sinks.names() if sinks.named(name).REQUIRES]
+    extras = [name for name in sinks.list_names() if sinks.find_sink(name).REQUIRES]
     for extra in ("server", "mpi", "sim", "test", *extras):
         listed = re.search(rf"^{extra} = \[(.*?)\](?:\s*#.*)?$", text[2],
                            re.MULTILINE | re.DOTALL)[1]
@@ -159,14 +159,14 @@ def test_ci_installs_what_the_project_says_and_nothing_without_a_hash():
 
 
 def test_the_licence_of_each_package_is_on_the_list():
-    """docs/licences.md, compared with what is installed here."""
+    """docs/reference/licences.md, compared with what is installed here."""
     from importlib import metadata
     sys.path.insert(0, str(REPOSITORY / "tools"))
     try:
         import licences
     finally:
         sys.path.pop(0)
-    listed = licences.listed((REPOSITORY / "docs" / "licences.md").read_text())
+    listed = licences.listed((REPOSITORY / "docs" / "reference" / "licences.md").read_text())
     assert set() == _names(REPOSITORY / "tools" / "requirements-ci.txt") - set(listed)
     differ = {}
     for name, (licence, _) in listed.items():

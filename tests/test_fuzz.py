@@ -16,13 +16,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import sweep_blocks
 from fuzz.all import TARGETS
 from fuzz.messages import (
     NODE,
     _config,
     _job_server,
     _post,
-    _site_documents,
+    _sweeps,
     _Transport,
 )
 from fuzz.texts import NOW
@@ -34,13 +35,14 @@ from trees import ROOT
 from iostats.base import node_list
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.cli import jobs
+from iostats.harvest.intake import Harvest
 from iostats.node import delivery
-from iostats.server.http import HttpConnection
+from iostats.server.http_server import HttpConnection
 from iostats.server.rpc_server import Caller
-from iostats.site.harvest_intake import Harvest
-from iostats.site.store import Store
+from iostats.store.job_index import JobsParams
+from iostats.store.record_store import Store
 from iostats.wire import jsonrpc
-from iostats.wire.messages.sweep_json import JsonSweep
+from iostats.wire.messages.sweep_decoder import PackedSweep, decode_sweep
 
 _SLOW = {"damaged_store": 60, "repaired_store": 60, "rpc_site": 60}
 _EXAMPLES = 120
@@ -237,7 +239,7 @@ def test_a_node_list_of_a_megabyte_asks_for_no_more_than_that(text):
     tracemalloc.start()
     try:
         with within(), pytest.raises(ValueError):
-            node_list.expanded(text)
+            node_list.expand_node_list(text)
         assert tracemalloc.get_traced_memory()[1] < 200 << 20
     finally:
         tracemalloc.stop()
@@ -247,8 +249,9 @@ def test_a_list_of_jobs_that_has_always_more_of_the_same_ends(monkeypatch):
     """A server that answers each question with the same place to go on from."""
     rows = {"jobs": [{"job_id": "4711"}], "next": [23, "eiger", "4711", 0]}
     monkeypatch.setattr(jobs, "ask_site", lambda *question, **more: rows)
-    with pytest.raises(NotDelivered, match="answers in another form: a list of jobs"):
-        jobs._rows({}, {}, 10**9)
+    with pytest.raises(NotDelivered,
+                       match="unexpected format of the site's server's answer: a list of jobs"):
+        jobs._fetch_rows({}, JobsParams(), 10**9)
 
 
 def test_a_message_of_ours_is_cut_in_the_middle():
@@ -261,13 +264,14 @@ def test_a_message_of_ours_is_cut_in_the_middle():
 def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, caplog):
     """
     The server starts, says which target it is, and wants everything of it; it used to end with the
-    error, and what it said, that the next full sweep makes them anew, could not come true.
+    error, and what it said, that the next full sweep replaces them, could not come true.
     """
     store = Store(str(tmp_path / "site.sqlite"))
-    sweeps = [one["params"] for one in _site_documents()[:3]]
+    sweeps = [sweep_blocks.params(*one) for one in _sweeps()]
 
     def taken(harvest, message):
-        return harvest.take(msgspec.convert(message, JsonSweep).received(), NODE)["taken"]
+        sweep = decode_sweep(msgspec.convert(message, PackedSweep), 1 << 20)
+        return harvest.receive(sweep, NODE)["taken"]
     first = Harvest(store, _config(), lambda: NOW)
     assert taken(first, sweeps[0])
     [(key, target)] = first.targets.items()
@@ -281,7 +285,9 @@ def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, 
     assert "scratch-OST0000: a target's saved entries" in caplog.text
     assert {} == again.targets
     assert not taken(again, sweeps[2])
-    assert taken(again, {**sweeps[0], "run": "37" * 8, "slot": sweeps[2]["slot"]})
+    (head, blocks), *_, (later, _) = _sweeps()
+    assert taken(again, sweep_blocks.params(
+        {**head, "run": "37" * 8, "slot": later["slot"]}, blocks))
     assert ["4711", "4712", "cp.0"] == sorted(again.targets[key].ids())
     store.commit()
     third = Harvest(store, _config(), lambda: NOW)         # and is not lost with another restart

@@ -1,6 +1,6 @@
 """
 Directories, environments and files that another user has prepared: root and the units take nothing
-from them.  docs/security.md names these tests.
+from them.  docs/explanation/security.md names these tests.
 """
 from __future__ import annotations
 
@@ -168,9 +168,9 @@ def test_root_reads_no_other_users_site_cfg(of_all, owner):
     (home / ".iostats").mkdir(parents=True)
     (home / ".iostats" / "site.cfg").write_text("[site]\nstore = /tmp/of-alice\n")
     load = site_config.load
-    assert "/tmp/of-alice" == load(environ={"HOME": str(home)})["site.store"]
+    assert "/tmp/of-alice" == load(environ={"HOME": str(home)}).site.store
     os.chown(home if owner == "of the home" else home / ".iostats", ALICE, ALICE)
-    assert "/var/lib/iostats/site.sqlite" == load(environ={"HOME": str(home)})["site.store"]
+    assert "/var/lib/iostats/site.sqlite" == load(environ={"HOME": str(home)}).site.store
 
 
 # -- directories that others can write to
@@ -244,7 +244,7 @@ def test_a_report_goes_into_no_link_and_no_fifo_that_another_user_has_put_there(
     else:
         os.mkfifo(path)
     os.lchown(path, ALICE, ALICE)
-    with pytest.raises(StateError, match=f"not written: it is a link, or no plain file, of user "
+    with pytest.raises(StateError, match=f"not written: it is a link, or no regular file, of user "
                                          f"{ALICE}; remove it, or name another file"):
         report_file.write_report(str(path), "REPORT\n")
     assert "precious\n" == victim.read_text()

@@ -17,15 +17,15 @@ from test_job_totals import llite, totals
 from test_load_queries import Harvest, T
 from trees import report
 
-from iostats.base.cooperative import finished
-from iostats.report.screen import LOG
+from iostats.answers import load_queries
+from iostats.base.cooperative import run_to_end
 from iostats.load import amounts
 from iostats.lustre import exports, metrics
 from iostats.node import rates
 from iostats.report import array_total
+from iostats.report.screen import LOG
 from iostats.sinks import prometheus
 from iostats.sinks.influxdb.lines import Lines
-from iostats.site import load_queries
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 
@@ -39,14 +39,14 @@ def by_nodes(counter):
     yield whole.operations
     record = totals(report("nid1", [delta])).record()
     [file_system] = record["file_systems"]
-    yield metrics.operations_in(file_system["operations"])
+    yield metrics.count_all_operations(file_system["operations"])
     yield sum(row["count"] for row in file_system["operations"].values())
-    found = array_total.as_text("4711", [{**record, "batch": SLURM}], config_of(),
-                                LOG._replace(form="plain"), "")
+    found = array_total.format_total("4711", [{**record, "batch": SLURM}], config_of(),
+                                     LOG._replace(form="plain"), "")
     yield int(re.search(r"^scratch .* (\d+)$", found, re.M)[1])
     seen = json.dumps({"seq": "23", "file_systems": {"scratch": {
         "began": 1.0, "every_s": 1.0, "read_bytes": [0], "write_bytes": [0], "operations": [0]}}})
-    found = rates.with_tail(seen, {"seq": "23", "ended": 1.0, "deltas": [
+    found = rates.add_remaining_gains(seen, {"seq": "23", "ended": 1.0, "deltas": [
         {"source": "llite", "file_system": "scratch", "values": {counter: 23}}]})
     yield sum(found["scratch"]["operations"])
 
@@ -54,9 +54,9 @@ def by_nodes(counter):
 def by_servers(counter):
     """23 requests at an MDT, as the site's server shows them."""
     yield in_short(harvest=harvested(at_servers(**{counter: 23}))).server_operations
-    yield from amounts.amounts_of({counter: (23, None)}, "MDT0000")[2:]
+    yield from amounts.sum_amounts({counter: (23, None)}, "MDT0000")[2:]
     stats = f"snapshot_time 1795332839.0 secs.nsecs\n{counter} 23 samples [reqs]\n"
-    yield exports.amounts_of(exports.parse(stats.encode())).operations
+    yield exports.sum_amounts(exports.parse(stats.encode())).operations
     one = Harvest()
     one.add("MDT", "scratch", "MDT0000", "mds1")
     mdt = one.kernels["scratch", "MDT0000"][0]
@@ -67,10 +67,11 @@ def by_servers(counter):
         mdt.rpc((T + 30) * NS, "4711", counter, 41)
     mdt.rpc((T + 30) * NS, "4711", "write_bytes", 0)
     one.read(T + 40)
-    [row] = finished(load_queries.LoadAnswers().load(one, load_queries.LoadParams(), None))["rows"]
+    [row] = run_to_end(load_queries.LoadAnswers().load(one, load_queries.LoadParams(),
+                                                       None))["rows"]
     yield round(20 * row["requests_per_s"]) - 1
     yield round(20 * row["metadata_per_s"])
-    [row] = finished(load_queries.LoadAnswers().query(
+    [row] = run_to_end(load_queries.LoadAnswers().query(
         one, load_queries.QueryParams("b"), None))["rows"]
     yield row["requests"] - 2
     yield row["metadata"]
@@ -122,4 +123,4 @@ def test_what_is_counted_again_is_shown_and_not_added(monkeypatch):
         "teleport": 23, "teleport_home": 19, "teleport_us": 41}, False, ""), "mds1", {}, {})
     rows = file_system.at_servers("scratch", ", ".join)["operations"]
     assert ["teleport", "teleport_home"] == list(rows)
-    assert 23 == metrics.operations_in(rows)
+    assert 23 == metrics.count_all_operations(rows)

@@ -5,6 +5,7 @@ install-...` writes into an image (DESTDIR), with packages that are made here.
 from __future__ import annotations
 
 import ast
+import gzip
 import json
 import os
 import pathlib
@@ -16,11 +17,11 @@ import subprocess
 import sys
 
 import pytest
-from booted import SERVER_PACKAGES, WEB_PACKAGES, make_wheels
+from booted import SERVER_PACKAGES, SITE_PACKAGES, WEB_PACKAGES, make_wheels
 from processes import REPOSITORY
 from site_desk import SiteDesk, script
 
-SINKS = {"influxdb-client", "prometheus_client"}
+SINKS = {"prometheus_client"}
 MAKE = ["make", "-s", "-C", str(REPOSITORY), f"UNIT_PYTHON={sys.executable}"]
 
 
@@ -38,28 +39,33 @@ def test_the_packages_of_a_role_are_those_of_pyproject_toml(role):
                           cwd=REPOSITORY / "packaging")
     assert (0, "") == (done.returncode, done.stderr)
     names = {re.match(r"[\w-]+", text)[0] for text in json.loads(done.stdout)}
-    assert names == {**dict.fromkeys(("site", "node", "login"), set(SERVER_PACKAGES) - SINKS),
+    assert names == {**dict.fromkeys(("node", "login"), set(SERVER_PACKAGES) - SINKS),
+                     "site": {*SERVER_PACKAGES, *SITE_PACKAGES} - SINKS,
                      "web": {*set(SERVER_PACKAGES) - SINKS, *WEB_PACKAGES} - {"numpy", "rich"},
                      }.get(role, set())
 
 
 @pytest.mark.parametrize("text, found", [
     (None, []), ("[ganglia]\nsend_to = gmond1:8649\n", []),
-    ("[influxdb]\nurl = http://influx1:8086\n", ["influxdb"]),
-    ("[influxdb]\nfile = /tmp/points\n[prometheus]\nlisten = localhost:9101\n",
-     ["influxdb", "prometheus"])], ids=["no site.cfg", "one without a package", "one", "two"])
-def test_the_packages_of_a_sink_are_those_of_a_site_that_uses_it(tmp_path, text, found):
+    ("[influxdb]\nurl = http://influx1:8086\n[prometheus]\nlisten = localhost:9101\n",
+     ["prometheus"]), ("[site]\nstore = postgresql://db1/iostats\n", ["postgresql"])],
+    ids=["no site.cfg", "one without a package", "one with and one without", "PostgreSQL"])
+def test_the_packages_of_sinks_and_store_are_those_of_a_site_that_uses_them(tmp_path, text, found):
     if text is not None:
         (tmp_path / "etc/iostats").mkdir(parents=True)
         (tmp_path / "etc/iostats/site.cfg").write_text(text)
     asked = ("import json, os, place, site_cfg; "
-             "print(json.dumps(site_cfg.sinks_on(place.Place(os.environ))))")
+             "print(json.dumps(site_cfg.extras_on(place.Place(os.environ))))")
     done = subprocess.run(
         [sys.executable, "-c", asked], capture_output=True, text=True,
         env={**os.environ, "DESTDIR": str(tmp_path),
              "PYTHONPATH": f"{REPOSITORY / 'packaging'}:{REPOSITORY}"})
     assert (0, "") == (done.returncode, done.stderr)
     assert found == json.loads(done.stdout)
+
+
+def room_of(role):
+    return "iostats_ldms" if role == "ldms" else f"iostats/{role}"
 
 
 @pytest.mark.parametrize("role", ["collector", "ldms", "web"])
@@ -81,11 +87,13 @@ def test_a_role_imports_nothing_that_its_packages_lack(role):
                     raise ModuleNotFoundError(f"no {name}", name=name)
 
         role = sys.argv[1]
-        lacking = modules("server", "web", "ldms", "collector", "influxdb") - modules(
+        lacking = modules("server", "web", "ldms", "collector", "prometheus") - modules(
             *install.ROLES[role].extras)
         sys.meta_path.insert(0, Lacking())
-        imported = [f"iostats.cli.{role}"]
-        room = importlib.import_module(f"iostats.{role}")
+        from iostats import cli
+        imported = [cli.ADDED.get(role, f"iostats.cli.{role}")]
+        room = importlib.import_module(
+            f"iostats_{role}" if role in cli.ADDED else f"iostats.{role}")
         imported += [one.name for one in pkgutil.walk_packages(room.__path__, room.__name__ + ".")]
         for name in imported:
             importlib.import_module(name)
@@ -95,7 +103,9 @@ def test_a_role_imports_nothing_that_its_packages_lack(role):
                           capture_output=True, text=True)
     assert (0, "") == (done.returncode, done.stderr)
     lacking, imported = json.loads(done.stdout)
-    assert {"numpy", "rich"} <= set(lacking) and imported > 10
+    # The room's own __init__ is not walked, and the command is one more.
+    modules = list((REPOSITORY / room_of(role)).rglob("*.py"))
+    assert {"numpy", "rich"} <= set(lacking) and len(modules) == imported
 
 
 # -- tools/setup ---------------------------------------------------------------------------------
@@ -129,7 +139,7 @@ def test_setup_prints_nothing_where_pip_and_npm_only_warn(tmp_path):
     assert "-m pip install" in pip and npm.startswith("npm ci ")
 
 
-@pytest.mark.parametrize("what", ["demo", "demo-ldms", "tests"])
+@pytest.mark.parametrize("what", ["demo", "demo-postgresql", "demo-ldms", "tests"])
 def test_the_demo_brings_no_batch_system_and_no_database(tmp_path, what):
     """Their daemons would be there from the next boot on."""
     tools = tmp_path / "bin"
@@ -151,11 +161,25 @@ def test_the_demo_brings_no_batch_system_and_no_database(tmp_path, what):
     packages = debian.partition("--no-install-recommends ")[2].split()
     if what != "tests":
         assert {"demo": ["fuse3", "python3-venv"],
+                "demo-postgresql": ["fuse3", "python3-venv", "postgresql"],
                 "demo-ldms": ["python3-venv", "etcd-server"]}[what] == packages
     assert (what == "tests") == ("slurmctld" in packages) == ("mariadb-server" in packages)
     assert pypi.endswith(" -e .[" + {
-        "demo": "server,sim", "demo-ldms": "server,ldms",
-        "tests": "server,bench,sim,charts,influxdb,ldms,mpi,prometheus,test,web"}[what] + "]")
+        "demo": "server,sim", "demo-postgresql": "server,sim,postgresql",
+        "demo-ldms": "server,ldms",
+        "tests": "server,bench,sim,charts,docs,ldms,mpi,postgresql,prometheus,site,test,web",
+    }[what] + "]")
+
+
+@pytest.mark.parametrize("arguments, target, command", [
+    ((), "demo", "tools/demo_site.py"),
+    (("STORE=postgresql",), "demo-postgresql", "tools/demo_site.py --store postgresql")])
+def test_the_demo_of_a_site_with_either_store(arguments, target, command):
+    done = subprocess.run(["make", "-n", "--no-print-directory", "-W", "tools/setup",
+                           "demo-site", "VENV=no-venv",
+                           *arguments], capture_output=True, text=True, cwd=REPOSITORY)
+    assert f'tools/setup "no-venv" {target}\n' in done.stdout, done.stderr
+    assert done.stdout.rstrip().endswith(command)
 
 
 # -- images ----------------------------------------------------------------------------------------
@@ -173,12 +197,13 @@ def test_an_image_names_no_path_of_where_it_was_made(tmp_path, wheels):
     done = make("install-node", "SITE=mgmt1", f"DESTDIR={image}", f"PREFIX={prefix}", env=wheels)
     assert (0, "") == (done.returncode, done.stderr)
     lib = f"{prefix}/lib/iostats"
-    assert f"    Prolog={lib}/hooks/slurm_prolog\n" in done.stdout
+    assert f"      Prolog={lib}/hooks/slurm_prolog\n" in done.stdout
     assert "systemctl daemon-reload; systemctl enable --now iostats-deliver.timer" in done.stdout
     texts = {}
     for path in image.rglob("*"):
         if path.is_file() and not path.is_symlink():
             data = path.read_bytes()
+            data = gzip.decompress(data) if path.suffix == ".gz" else data
             assert os.fsencode(image) not in data or "/site-packages/" in str(path) or (
                 path.suffix == ".pyc"), path
             if "site-packages" not in str(path) and path.suffix != ".pyc":
@@ -188,7 +213,7 @@ def test_an_image_names_no_path_of_where_it_was_made(tmp_path, wheels):
         if "/usr/local/lib/iostats" in text and path.suffix not in (".py", ".cfg")]
     config = (image / "etc/iostats/site.cfg").read_text()
     assert "\nhost = mgmt1\n" in config
-    advice = (image / lib[1:] / "docs/advice.md").read_text()
+    advice = (image / lib[1:] / "docs/reference/findings.md").read_text()
     assert "\n## Small writes\n" in advice and f"{prefix}/lib" not in advice
     assert f"{lib}/iostats.sh" == os.readlink(image / prefix[1:] / "bin/iostats")
     # It runs where it is, as its scripts have been told no place.
@@ -201,17 +226,16 @@ def test_an_image_names_no_path_of_where_it_was_made(tmp_path, wheels):
 
 
 def test_templates_are_installed_with_their_modules(tmp_path):
-    """In an image, and in a wheel, of which pyproject.toml says what is no Python."""
+    """In an image; tests/test_packages.py has the wheel.  commit.txt is written at installation."""
     done = make("install-login", "PACKAGES=no", f"DESTDIR={tmp_path}")
     assert (0, "") == (done.returncode, done.stderr)
     wanted, there = (
         {path.relative_to(top) for path in top.rglob("*")
          if path.is_file() and path.suffix not in (".py", ".pyc")}
         for top in (REPOSITORY / "iostats", tmp_path / "usr/local/lib/iostats/iostats"))
-    assert wanted == there and pathlib.Path("report/html/templates/page.html") in there
-    assert {"static", "templates"} == {path.parent.name for path in wanted}
-    assert '\npackage-data = {iostats = ["**/templates/*", "**/static/*"]}\n' in (
-        REPOSITORY / "pyproject.toml").read_text()
+    assert {*wanted, pathlib.Path("commit.txt")} == there
+    assert pathlib.Path("report/html/templates/page.html") in wanted
+    assert {"static", "store", "templates"} == {path.parent.name for path in wanted}
 
 
 def test_a_node_without_packages_measures_and_says_what_run_needs(tmp_path):
@@ -230,17 +254,17 @@ def test_a_node_without_packages_measures_and_says_what_run_needs(tmp_path):
     assert (0, "") == (done.returncode, done.stderr)
 
 
-def test_a_site_without_influxdb_needs_no_package_of_it(tmp_path, wheels):
-    """Where a mirror lacks influxdb-client; with [influxdb] in site.cfg it is needed."""
-    for wheel in (tmp_path / "wheels").glob("influxdb_client*"):
+def test_a_site_without_prometheus_needs_no_package_of_it(tmp_path, wheels):
+    """Where a mirror lacks prometheus_client; with [prometheus] in site.cfg it is needed."""
+    for wheel in (tmp_path / "wheels").glob("prometheus_client*"):
         wheel.unlink()
     done = make("install-site", f"DESTDIR={tmp_path / 'image'}", env=wheels)
     assert (0, "") == (done.returncode, done.stderr)
     with open(tmp_path / "image/etc/iostats/site.cfg", "a") as file:
-        file.write("\n[influxdb]\nurl = http://influx1:8086\n")
+        file.write("\n[prometheus]\nlisten = 127.0.0.1:9464\n")
     done = make("install-site", f"DESTDIR={tmp_path / 'image'}", env=wheels)
     assert 2 == done.returncode
-    assert "No matching distribution found for influxdb-client" in done.stderr
+    assert "No matching distribution found for prometheus_client" in done.stderr
 
 
 def test_packages_that_cannot_be_had_are_an_error_with_pips_own_words(tmp_path):
@@ -305,8 +329,10 @@ def test_what_users_need_to_see_their_own_jobs_is_left_to_do(tmp_path, role, aut
     config.write_text(f"[server]\nauth = {auth}\n[site]\nhost = mgmt1\n")
     done = make(f"install-{role}", "PACKAGES=no", f"DESTDIR={tmp_path}")
     assert 0 == done.returncode
-    assert said == ("for users to see their own jobs (iostats jobs, report): MUNGE on all hosts, "
-                    "and [server] auth = munge secret in /etc/iostats/site.cfg\n" in done.stdout)
+    assert said == ("  for users to see their own jobs (iostats jobs, report): MUNGE on all "
+                    "hosts,\n"
+                    "    and in /etc/iostats/site.cfg, section [server]:\n"
+                    "      auth = munge secret\n" in done.stdout)
 
 
 @pytest.mark.parametrize("auth, there, said", [
@@ -320,8 +346,9 @@ def test_an_image_needs_the_secret_and_its_timer(tmp_path, auth, there, said):
         (etc / "site.secret").write_text("0" * 64)
     done = make("install-node", "PACKAGES=no", f"DESTDIR={tmp_path}")
     assert 0 == done.returncode
-    assert (f"  systemctl --root={tmp_path} enable iostats-deliver.timer; or where it runs: "
-            "systemctl daemon-reload; systemctl enable --now iostats-deliver.timer\n"
+    assert (f"      systemctl --root={tmp_path} enable iostats-deliver.timer\n"
+            "  or on the host that runs it:\n"
+            "      systemctl daemon-reload; systemctl enable --now iostats-deliver.timer\n"
             ) in done.stdout
     wanted = tmp_path / "etc/systemd/system/timers.target.wants/iostats-deliver.timer"
     wanted.parent.mkdir()                                # as `systemctl --root` does
@@ -351,9 +378,64 @@ def test_what_stays_behind_a_link_is_named_once(tmp_path):
     (tmp_path / "disk/site.sqlite").touch()
     (tmp_path / "var/lib/iostats").symlink_to(tmp_path / "disk")
     done = make("uninstall", f"DESTDIR={tmp_path}")
-    assert (0, f"removed; kept, and removed by make uninstall PURGE=yes: {tmp_path}/var/lib/iostats"
-               f"/site.sqlite {tmp_path}/var/lib/private/iostats-collector/events.journal\n") == (
+    assert (0, f"removed; kept, and removed by make uninstall PURGE=yes:\n"
+               f"  {tmp_path}/var/lib/iostats/site.sqlite\n"
+               f"  {tmp_path}/var/lib/private/iostats-collector/events.journal\n") == (
                    done.returncode, done.stdout)
+
+
+def host_of(image):
+    """The line of [site] host in an installed site.cfg."""
+    [line] = [line for line in (image / "etc/iostats/site.cfg").read_text().splitlines()
+              if line.startswith(("host = mgmt", "host = h:"))]
+    return line
+
+
+def test_a_host_that_site_names_anew_is_reported(tmp_path):
+    """In a site.cfg that nobody edited; in an edited one it is not changed, which is reported."""
+    def install(host):
+        done = make("install-node", "PACKAGES=no", f"DESTDIR={tmp_path}", f"SITE={host}")
+        assert (0, "") == (done.returncode, done.stderr)
+        return done.stdout
+    path = tmp_path / "etc/iostats/site.cfg"
+    assert "mgmt1" not in install("mgmt1")
+    assert f"{path}: [site] host is now mgmt2; it was mgmt1\n" in install("mgmt2")
+    path.write_text(path.read_text().replace("\nhost = mgmt2\n", "\nhost = mgmt3\n"))
+    assert f"{path}: [site] host is now mgmt2; it was mgmt3\n" in install("mgmt2")
+    with path.open("a") as file:
+        file.write("# edited\n")
+    assert ("  /etc/iostats/site.cfg was edited and is not changed: if the site's server is\n"
+            "    mgmt4, replace [site] host = mgmt2 there\n") in install("mgmt4")
+    assert "host = mgmt2" == host_of(tmp_path)
+
+
+@pytest.mark.parametrize("host", ["h:99999", "[fd00::5", "[fd00::5]x", ":19990"])
+def test_a_host_that_cannot_be_is_refused_before_anything_is_written(tmp_path, host):
+    done = make("install-node", "PACKAGES=no", f"DESTDIR={tmp_path}", f"SITE={host}")
+    assert (2, f"make: SITE: expected HOST or HOST:PORT, got '{host}'") == (
+        done.returncode, done.stderr.splitlines()[0])
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_site_cfg_that_cannot_be_read_is_a_line(tmp_path):
+    """Also where it is the one that was installed last."""
+    for path in ("etc/iostats", "usr/local/lib/iostats"):
+        (tmp_path / path).mkdir(parents=True)
+        (tmp_path / path / "site.cfg").write_text("[site]\nhost = h:99999\n")
+    done = make("install-node", "PACKAGES=no", f"DESTDIR={tmp_path}")
+    assert (2, f"make: {tmp_path}/etc/iostats/site.cfg:2: [site] host: expected HOST or HOST:PORT, "
+               "got 'h:99999'") == (done.returncode, done.stderr.splitlines()[0])
+
+
+@pytest.mark.parametrize("role", ["site", "node", "login", "harvest", "collector", "ldms", "web",
+                                  "reader"])
+def test_what_is_left_to_do_fits_into_80_columns(tmp_path, role):
+    """All lines but those that are to be copied, whose width is that of DESTDIR's name."""
+    image = tmp_path / "image"
+    done = make(f"install-{role}", "PACKAGES=no", f"DESTDIR={image}")
+    assert 0 == done.returncode and "left to do:" in done.stdout
+    lines = done.stdout.replace(str(image), "/image").splitlines()
+    assert [] == [line for line in lines if len(line) > 80]
 
 
 @pytest.mark.parametrize("words, there, said", [
@@ -365,7 +447,26 @@ def test_what_ldms_needs_to_tell_the_sites_server_of_events_is_left_to_do(
         (tmp_path / "etc/systemd/system/iostats-ldms.service.d").mkdir(parents=True)
     done = make("install-ldms", "PACKAGES=no", f"DESTDIR={tmp_path}", *words)
     assert 0 == done.returncode
-    assert said == ("site's secret, also with MUNGE" in done.stdout)
+    assert said == ("site's secret, also with MUNGE" in " ".join(done.stdout.split()))
+
+
+def test_iostats_ldms_is_installed_by_its_own_role_and_updated_by_each(tmp_path):
+    """A host for job reports is without it, and says how to install it."""
+    lib = tmp_path / "usr/local/lib/iostats"
+    assert 0 == make("install-site", "PACKAGES=no", f"DESTDIR={tmp_path}").returncode
+    assert (lib / "iostats").is_dir() and not (lib / "iostats_ldms").exists()
+    code = (f"import sys; sys.path.insert(0, {str(lib)!r}); "
+            "from iostats.__main__ import main; sys.exit(main(['ldms', 'status']))")
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
+    assert (1, "iostats: ldms needs the Python package 'iostats_ldms': sudo make install-ldms, or "
+               "from the checkout into a virtual environment: python3 -m pip install '.[ldms]'\n"
+            ) == (done.returncode, done.stderr)
+    assert 0 == make("install-ldms", "PACKAGES=no", f"DESTDIR={tmp_path}").returncode
+    assert (lib / "iostats_ldms/cli/check.py").is_file()
+    (lib / "iostats_ldms/removed_in_this_release.py").write_text("")
+    assert 0 == make("install-site", "PACKAGES=no", f"DESTDIR={tmp_path}").returncode
+    assert (lib / "iostats_ldms/cli/check.py").is_file()
+    assert not (lib / "iostats_ldms/removed_in_this_release.py").exists()
 
 
 @pytest.fixture

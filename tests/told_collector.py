@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from processes import free_port
 
-from iostats.events.event import as_json, latest, made
+from iostats.events.event import as_json, make_event, merge_copies
 
 # 12:00 UTC, three days ago: old events are shown with their year.
 NOON = (time.time() // 86_400 - 3) * 86_400 + 43_200.0
@@ -19,7 +19,7 @@ NOON = (time.time() // 86_400 - 3) * 86_400 + 43_200.0
 
 def an_event(number=23, kind="evicted", at=NOON, node="oss1", **how):
     """An event, the same one for the same number."""
-    return made("a-boot", node, ("test", str(number)), kind, at, **{
+    return make_event("a-boot", node, ("test", str(number)), kind, at, **{
         "file_system": "scratch", "target": "scratch-OST0003", "message": f"event {number}", **how})
 
 
@@ -52,7 +52,7 @@ class ToldCollector:
         for event in events:
             before = self.kept.get(event.id)
             self.place += 1
-            self.kept[event.id] = self.place, latest(before[1], event) if before else event
+            self.kept[event.id] = self.place, merge_copies(before[1], event) if before else event
 
     def begin_anew(self, *events, places="two"):
         """As one that has lost what it kept."""

@@ -41,8 +41,8 @@ def shared(*parts):
 
 def snapshot(tree):
     """The Snapshot of the node whose proc/ and sys/ lie below `tree`."""
-    return identity.snapshot(str(tree), config.Config(), sources.read_at("start"), "4711",
-                             "node001", "seq")
+    return identity.take_snapshot(str(tree), config.Config(), sources.read_at("start"), "4711",
+                                  "node001", "seq")
 
 
 def report(node="node001", deltas=(), **fields):
@@ -56,6 +56,6 @@ def report(node="node001", deltas=(), **fields):
 def record_between(before, after):
     """The record of a one-node job between the trees `before` and `after`."""
     totals = Totals("4711", 1)
-    totals.add(report(deltas=delta.between(snapshot(before), snapshot(after),
-                                           sources.read_at("start"))))
+    totals.add(report(deltas=delta.compute_deltas(snapshot(before), snapshot(after),
+                                                  sources.read_at("start"))))
     return totals.record()

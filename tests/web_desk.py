@@ -16,6 +16,7 @@ import time
 
 import events_messages
 import pytest
+import sweep_blocks
 from processes import REPOSITORY, Done, free_port, until
 from site_desk import SiteDesk
 
@@ -163,12 +164,10 @@ class StorageServer:
         """
         time.sleep(1 - time.time() % 1)
         now, self._seq = time.time(), self._seq + 1
-        message = {
-            "protocol": 1, "node": self.node, "boot_id": "b" * 32, "run": "1" * 16,
-            "seq": self._seq, "full": self._seq == 1, "slot": int(now), "every": every,
-            "last": True, "targets": [self._block(target, jobs, now)
-                                      for target, jobs in totals.items()]}
-        answer = self._tell("sweep", message)
+        head = {"node": self.node, "boot_id": "b" * 32, "run": "1" * 16, "seq": self._seq,
+                "full": self._seq == 1, "slot": int(now), "every": every, "last": True}
+        answer = self._tell("packed_sweep", sweep_blocks.params(
+            head, [self._block(target, jobs, now) for target, jobs in totals.items()]))
         assert answer["taken"], answer
         return int(now)
 
@@ -177,13 +176,14 @@ class StorageServer:
         for place, amounts in enumerate(jobs.values()):
             for name, (samples, total) in amounts.items():
                 unit = "bytes" if name.endswith("_bytes") else "usecs"
-                one = counters.setdefault(name, {"unit": unit, "at": [], "samples": [], "sum": []})
-                for member, value in (("at", place), ("samples", samples), ("sum", total)):
-                    one[member].append(value)
-        return {"file_system": self._fs, "target": target, "read_at": now, "cleanup_s": 600,
-                "ended": True, "entries": len(ids), "ids": ids,
-                "started": [int(self._began * 1e9)] * len(ids), "seen": [int(now * 1e9)] * len(ids),
-                "counters": counters}
+                column = counters.setdefault(name, sweep_blocks.Column(unit, [], [], sum=[]))
+                for numbers, value in ((column.at, place), (column.samples, samples),
+                                       (column.sum, total)):
+                    numbers.append(value)
+        return sweep_blocks.Block(
+            file_system=self._fs, target=target, read_at=now, cleanup_s=600, ended=True,
+            entries=len(ids), ids=ids, started=[self._began * 1e9] * len(ids),
+            seen=[now * 1e9] * len(ids), counters=counters)
 
     def events(self, *events):
         """Tell of Events; see events_messages.event."""

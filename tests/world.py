@@ -9,8 +9,8 @@ that a `clear` can be seen at all, as on a target of a real site it is by some j
 
 from kernel import NS, WITNESS, Agent, Kernel
 
-from iostats.site.resets.job_ids import JobIds
-from iostats.site.resets.target import CorrectedTarget
+from iostats.harvest.resets.job_ids import JobIds
+from iostats.harvest.resets.target import CorrectedTarget
 
 BEGAN_S = 1_795_225_200
 EVERY_S = 200
@@ -137,7 +137,7 @@ class World:
     def on_again(self):
         """The messages of the last sweep come once more."""
         for block, full, node, boot_id in self._last:
-            self.target.take(block, node, boot_id, full)
+            self.target.add_block(block, node, boot_id, full)
 
     def on_race(self, kind, job=0):
         """Something happens while the next sweep reads the file."""
@@ -163,7 +163,7 @@ class World:
             self._last.append((block, full, self.kernel.node, self.kernel.boot_id))
 
     def _take(self, block, full):
-        self.target.take(block, self.kernel.node, self.kernel.boot_id, full)
+        self.target.add_block(block, self.kernel.node, self.kernel.boot_id, full)
 
     def _race(self, races, kernel, entry):
         """Between two pieces of the file (`entry` None), or while one is printed."""

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from iostats.base.addresses import Addresses
+from iostats.base.option_kinds import is_ip_address
 
 
 class NameServer:
@@ -43,9 +44,9 @@ def test_names_that_hang_delay_no_other(server):
     addresses = Addresses(server)
 
     async def ask():
-        dead = [asyncio.ensure_future(addresses.when_known(f"dead{number}", 411, 60))
+        dead = [asyncio.ensure_future(addresses.resolve_async(f"dead{number}", 411, 60))
                 for number in range(37)]
-        living = await addresses.when_known("node-23", 411, 30.0)
+        living = await addresses.resolve_async("node-23", 411, 30.0)
         assert [("10.9.0.23", 411)] == [one[4] for one in living]
         assert not any(one.done() for one in dead)
         server.wake.set()
@@ -98,6 +99,14 @@ def test_a_name_server_that_fails_stops_nothing_that_was_known(server):
 def test_an_address_is_used_as_it_is(server, host, family):
     [(found, _, _, _, address)] = Addresses(server).get(host, 411, 1.0)
     assert (family, host, 411, []) == (found, address[0], address[1], server.asked)
+
+
+@pytest.mark.parametrize("host, expected", [
+    ("10.0.0.23", True), ("fd00::23", True), ("fe80::23%eth0", True), ("::ffff:10.0.0.23", True),
+    ("", False), ("node23", False), ("10.0.23", False), ("10.0.0.023", False), ("::23%", False),
+    ("10.0.0.23%eth0", False), ("::23%a%b", False), ("10.0.0.23\0", False), ("\udc80", False)])
+def test_a_host_is_an_address_or_a_name(host, expected):
+    assert expected == is_ip_address(host)
 
 
 @pytest.mark.parametrize("host", ["unknown", "a" * 64 + ".example", ""])

@@ -2,6 +2,7 @@
 site.cfg: four places, the later one wins, and every mistake is told in one line.
 """
 
+import os
 import re
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import ROOT
 
+from iostats import sinks
 from iostats.base import config
 from iostats.base.config import Config, load
 from iostats.base.errors import ConfigError, StateError
-from iostats.base.options import FREE_SECTIONS, OPTIONS, RENAMED, SECTIONS
+from iostats.base.options import FREE_SECTIONS, OPTIONS, SECTIONS
 from iostats.cli import config as config_command
 
 
@@ -30,6 +32,10 @@ def write(path, text):
     return str(path)
 
 
+def values(choices):
+    return {name: choices.get_value(name) for name in choices.options}
+
+
 # -- defaults ----------------------------------------------------------------------------
 
 
@@ -38,8 +44,8 @@ def test_every_default_is_itself_a_choice_that_is_allowed(name):
     """A default that its own check refuses would stop every command."""
     option = OPTIONS[name]
     choices = Config()
-    choices.take(name, option.default, "the test")
-    assert choices[name] == Config()[name]
+    choices.set_value(name, option.default, "the test")
+    assert choices.get_value(name) == Config().get_value(name)
     assert option.help.endswith(".") and option.expected
 
 
@@ -54,9 +60,9 @@ def test_a_comma_between_ends_of_names_is_a_mistake(nobody):
 def test_without_any_file_the_defaults_are_in_force(nobody):
     """And they say so."""
     choices = load(environ=nobody)
-    assert (20000, 29999, 60.0, "grid", "binary", []) == tuple(choices[name] for name in (
+    assert (20000, 29999, 60.0, "grid", "binary", []) == tuple(map(choices.get_value, (
         "server.port_first", "server.port_last", "server.deadline", "report.format",
-        "report.units", "report.columns"))
+        "report.units", "report.columns")))
     assert {"the default"} == set(choices.origin.values())
     assert {} == choices.labels
 
@@ -70,9 +76,10 @@ def test_the_later_place_wins_and_each_value_knows_where_it_came_from(nobody, tm
                                             "deadline = 41\nidle_timeout = 43\n")
     user = write(tmp_path / ".iostats" / "site.cfg", "[server]\nport_last = 10047\ndeadline = 53\n")
     choices = load(environ={**nobody, "IOSTATS_SERVER_DEADLINE": "59"})
-    choices.take("server.idle_timeout", "61", "--idle-timeout")
-    assert (10023, 10047, 59.0, 61.0) == tuple(choices[f"server.{key}"] for key in (
-        "port_first", "port_last", "deadline", "idle_timeout"))
+    choices.set_value("server.idle_timeout", "61", "--idle-timeout")
+    assert (10023, 10047, 59.0, 61.0) == (
+        choices.server.port_first, choices.server.port_last, choices.server.deadline,
+        choices.server.idle_timeout)
     assert (f"{system}:2", f"{user}:2", "environment: IOSTATS_SERVER_DEADLINE", "--idle-timeout",
             "the default") == tuple(choices.origin[f"server.{key}"] for key in (
                 "port_first", "port_last", "deadline", "idle_timeout", "max_nodes"))
@@ -84,8 +91,8 @@ def test_config_stands_for_both_files(nobody, tmp_path):
     write(tmp_path / ".iostats" / "site.cfg", "[server]\nidle_timeout = 43\n")
     path = write(tmp_path / "mine.cfg", "[report]\nunits = decimal\n")
     choices = load(path, nobody)
-    assert ("decimal", 60.0, 10.0) == (choices["report.units"], choices["server.deadline"],
-                                       choices["server.idle_timeout"])
+    assert ("decimal", 60.0, 10.0) == (choices.report.units, choices.server.deadline,
+                                       choices.server.idle_timeout)
 
 
 def test_labels_of_both_files_are_known(nobody, tmp_path):
@@ -98,98 +105,18 @@ def test_labels_of_both_files_are_known(nobody, tmp_path):
 @pytest.mark.parametrize("home", ["", "relative/path", "/nowhere/at/all"])
 def test_a_home_that_is_not_there_is_no_mistake(nobody, home):
     """Prologs run without HOME, or before it is mounted."""
-    assert 60.0 == load(environ={"HOME": home})["server.deadline"]
+    assert 60.0 == load(environ={"HOME": home}).server.deadline
 
 
-# -- keys that were renamed --------------------------------------------------------------
+# -- mistakes ----------------------------------------------------------------------------
 
-RENAMED_KEYS = [
-    ("node", "try_for", "retry_timeout", "23", 23.0),
-    ("node", "hook_within", "hook_timeout", "0.7", 0.7),
-    ("server", "silence", "idle_timeout", "37", 37.0),
-    ("run", "start_within", "start_timeout", "41", 41.0),
-    ("harvest", "every", "interval", "43", 43),
-    ("node", "mdc_path", "file_systems", "/proc/fs/lustre/llite/snx1100*", ["snx1100*"]),
-    ("node", "osc_path", "file_systems", "/proc/fs/lustre/osc/snx11001-OST*", ["snx11001"]),
-]
-
-
-def test_the_table_of_these_tests_has_every_renamed_key():
-    """A key that is renamed later gets its row here."""
-    assert set(RENAMED) == {f"{section}.{old}" for section, old, *_ in RENAMED_KEYS}
-    assert {f"{section}.{new}" for section, _, new, *_ in RENAMED_KEYS} <= set(OPTIONS)
-    assert set() == set(RENAMED) & set(OPTIONS)
-
-
-@pytest.mark.parametrize("section, old, new, text, value", RENAMED_KEYS)
-def test_an_old_key_of_a_file_is_accepted_and_a_note_names_the_new_one(
-        tmp_path, section, old, new, text, value):
-    """A site.cfg of an earlier release does what it did."""
-    path = write(tmp_path / "site.cfg", f"[{section}]\n{old} = {text}\n")
-    choices = load(path, {})
-    assert (value, f"{path}:2") == (choices[f"{section}.{new}"], choices.origin[f"{section}.{new}"])
-    [note] = choices.notes
-    written = " ".join(value) if isinstance(value, list) else text
-    assert f"{path}:2: [{section}] {old} is an old key: write {new} = {written}" == note
-
-
-@pytest.mark.parametrize("section, old, new, text, value", RENAMED_KEYS)
-def test_an_old_variable_is_accepted_and_a_note_names_the_new_key(
-        nobody, section, old, new, text, value):
-    """Job scripts and units set them."""
-    variable = f"IOSTATS_{section}_{old}".upper()
-    choices = load(environ={**nobody, variable: text})
-    assert (value, f"environment: {variable}") == (
-        choices[f"{section}.{new}"], choices.origin[f"{section}.{new}"])
-    [note] = choices.notes
-    assert note.startswith(f"environment: {variable}: [{section}] {old} is an old key: write {new}")
-
-
-def test_the_new_name_wins_over_the_old_one_of_the_same_place(nobody):
-    """Whatever the order in which the environment has them."""
-    both = {"IOSTATS_SERVER_IDLE_TIMEOUT": "23", "IOSTATS_SERVER_SILENCE": "37"}
-    assert 23.0 == load(environ={**nobody, **both})["server.idle_timeout"]
-    assert 23.0 == load(environ={**dict(reversed(both.items())), **nobody})["server.idle_timeout"]
-
-
-def test_a_later_place_wins_under_its_old_name_too(nobody, tmp_path):
-    """A user's own file may be older than the system's."""
-    write(tmp_path / "beside.cfg", "[server]\nidle_timeout = 23\n")
-    write(tmp_path / ".iostats" / "site.cfg", "[server]\nsilence = 37\n")
-    assert 37.0 == load(environ=nobody)["server.idle_timeout"]
-
-
-@pytest.mark.parametrize("text, message", [
-    ("[server]\nsilence = 23\nidle_timeout = 37\n",
-     ":3: [server] idle_timeout is set in line 2 already; remove one"),
-    ("[server]\nidle_timeout = 23\nsilence = 37\n",
-     ":3: [server] silence is set in line 2 already; remove one"),
-    ("[server]\nsilence = long\n",
-     ":2: [server] silence: expected seconds, from 0 to 10000000, got 'long'"),
-], ids=["the old one first", "the new one first", "a bad value"])
-def test_a_mistake_with_an_old_key_names_the_key_as_it_is_written(tmp_path, text, message):
+def test_a_key_that_is_set_twice_is_a_mistake(tmp_path):
     """The line can be found."""
-    path = write(tmp_path / "site.cfg", text)
+    path = write(tmp_path / "site.cfg", "[server]\nidle_timeout = 23\nidle_timeout = 37\n")
     with pytest.raises(ConfigError) as refusal:
         load(path, {})
-    assert path + message == str(refusal.value)
-
-
-def test_both_old_globs_of_paths_may_be_in_a_file(tmp_path):
-    """They were two keys, and an earlier site.cfg has both."""
-    path = write(tmp_path / "site.cfg", "[node]\nmdc_path = /proc/fs/lustre/llite/snx*\n"
-                                        "osc_path = /proc/fs/lustre/osc/snx*\n")
-    assert (["snx*"], 2) == (load(path, {})["node.file_systems"], len(load(path, {}).notes))
-
-
-def test_iostats_config_prints_the_notes_on_standard_error(tmp_path, capsys):
-    """Standard output is the configuration, under its new names."""
-    path = write(tmp_path / "site.cfg", "[server]\nsilence = 23\n")
-    assert 0 == config_command.main(["--check", "--config", path])
-    out, err = capsys.readouterr()
-    assert f"iostats: {path}:2: [server] silence is an old key: write idle_timeout = 23\n" == err
-    [line] = [line for line in out.splitlines() if line.startswith("idle_timeout")]
-    assert ["idle_timeout = 23", f"{path}:2"] == [part.strip() for part in line.split("#")]
+    assert f"{path}:3: [server] idle_timeout is set in line 2 already; remove one" == str(
+        refusal.value)
 
 
 @pytest.mark.parametrize("text, mistake", [
@@ -233,7 +160,7 @@ def test_a_program_that_is_not_on_this_machine_is_a_note(tmp_path, capsys):
         "line ends of Windows", "blanks in the section", "sections again and empty"])
 def test_the_form_is_ini(tmp_path, text):
     """As people write it by hand."""
-    assert "login1" == load(write(tmp_path / "site.cfg", text), {})["server.host"]
+    assert "login1" == load(write(tmp_path / "site.cfg", text), {}).server.host
 
 
 def test_a_value_may_contain_what_looks_like_the_form(tmp_path):
@@ -250,8 +177,8 @@ def test_a_label_may_be_in_any_language(tmp_path):
 
 @pytest.mark.parametrize("text, message", [
     ("[sever]\n", ":1: expected one of the sections node server batch run site harvest events "
-                  "clients collector etcd ldms web secret report advice ganglia influxdb "
-                  "prometheus syslog labels advice_text relay relay_from, got '[sever]'"),
+                  "clients collector etcd ldms web secret report findings ganglia influxdb "
+                  "prometheus syslog labels finding_text relay relay_from, got '[sever]'"),
     ("[server]\ndealine = 60\n",
      ":2: [server] has no key 'dealine'; it has: host port_first port_last"),
     ("[server]\ndeadline = soon\n",
@@ -268,7 +195,8 @@ def test_a_label_may_be_in_any_language(tmp_path):
     ("[node]\nhook_dir = iostats/node\n",
      ":2: [node] hook_dir: expected a directory whose path begins with /, got 'iostats/node'"),
     ("[site]\nstore = site.sqlite\n",
-     ":2: [site] store: expected a file whose path begins with /, got 'site.sqlite'"),
+     ":2: [site] store: expected a file whose path begins with /, or postgresql://..., got "
+     "'site.sqlite'"),
     ("[harvest]\nspool_dir =\n",
      ":2: [harvest] spool_dir: expected a directory whose path begins with /, got ''"),
     ("[server]\nport_first = 65536\n",
@@ -331,6 +259,31 @@ def test_a_file_that_was_named_and_cannot_be_read_is_a_mistake(tmp_path, name, w
     assert f"{tmp_path / name}: cannot be read: {why}" == str(refusal.value)
 
 
+@pytest.mark.parametrize("owner, is_error", [(os.geteuid(), True), (4711, False)])
+def test_a_users_own_file_that_cannot_be_read_is_a_mistake(tmp_path, monkeypatch, owner, is_error):
+    """One of another user, whose HOME `su` has left as it was, is not for this one."""
+    directory = tmp_path / ".iostats"
+    directory.mkdir()
+    path = write(directory / "site.cfg", "[server]\nidle_timeout = 37\n")
+    read_text, status = config.read_text, os.stat(directory)
+
+    def denied(name, **more):
+        if name == path:
+            raise PermissionError(13, "Permission denied")
+        return read_text(name, **more)
+    monkeypatch.setattr(config, "read_text", denied)
+    monkeypatch.setattr(config, "_is_trusted", lambda path: True)
+    monkeypatch.setattr(os, "stat", lambda name, *more, stat=os.stat, **others: (
+        os.stat_result((*status[:4], owner, *status[5:])) if name == str(directory)
+        else stat(name, *more, **others)))
+    environ = {"HOME": str(tmp_path)}
+    if not is_error:
+        assert 10 == load(environ=environ).server.idle_timeout
+        return
+    with pytest.raises(ConfigError, match=r"site\.cfg: cannot be read: Permission denied$"):
+        load(environ=environ)
+
+
 def test_bytes_that_are_no_utf_8_are_a_mistake(tmp_path):
     """A label in another encoding would come out wrong in every table."""
     path = write(tmp_path / "site.cfg", b"[labels]\nsnx11001 = Gr\xf6\xdfe\n")
@@ -354,43 +307,70 @@ def test_no_file_at_all_raises_anything_but_a_config_error(tmp_path_factory, dat
         assert str(refusal).isprintable()
 
 
+# -- keys in the code --------------------------------------------------------------------
+
+
+def test_keys_that_the_code_names_as_text_are_keys():
+    """`config.server.host` is checked by mypy; config.locate("server.host") and the like here."""
+    names = set()
+    for path in (*ROOT.glob("iostats/**/*.py"), *ROOT.glob("iostats_ldms/**/*.py")):
+        names |= set(re.findall(
+            r'\b(?:locate|set_value|get_value|find_state_path)\((?:config, )?["\'](\w+\.\w+)["\']',
+            path.read_text(encoding="utf-8")))
+    config = Config()
+    sinks.add_sections(config)
+    assert len(names) > 20 and names <= set(config.options)
+
+
+def test_each_configuration_has_values_of_its_own():
+    """Also of lists, which are mutable."""
+    first, second = Config(), Config()
+    first.collector.allow.append("10.23.0.0/16")
+    first.server.port_first = 23
+    assert ["127.0.0.0/8", "::1"] == second.collector.allow
+    assert 20000 == second.server.port_first
+
+
 # -- the site.cfg that is shipped --------------------------------------------------------
 
 
-def lines_by_section():
-    sections, section = {}, None
+def test_the_reference_has_every_key_with_its_default():
+    """docs/reference/site_cfg.md: a section for each section, and a row for each key."""
+    page = (ROOT / "docs/reference/site_cfg.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"(?ms)^## \[(\w+)\]$(.*?)(?=^## |^<!-- end|\Z)", page))
+    assert set(SECTIONS) <= set(sections)
+    assert set(FREE_SECTIONS) <= set(sections)
+    for name, option in OPTIONS.items():
+        section, _, key = name.partition(".")
+        default = f"`{option.default}`" if option.default else ""
+        assert f"\n| `{key}` | {default} | " in sections[section], name
+
+
+def test_site_cfg_has_the_keys_that_most_sites_change():
+    """Up to 30 of them, commented out, each with its default: a site removes the "#"."""
+    shown, section = {}, ""
     for line in (ROOT / "site.cfg").read_text(encoding="utf-8").splitlines():
-        found = re.fullmatch(r"\[(\w+)\]", line)
-        section = found[1] if found else section
-        sections.setdefault(section, []).append(line)
-    return sections
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_site_cfg_shows_every_choice_with_its_default(name):
-    """Commented out, under its section: a site takes the "#" away."""
-    section, _, key = name.partition(".")
-    assert f"#{key} = {OPTIONS[name].default}".rstrip() in lines_by_section()[section]
-
-
-def test_site_cfg_shows_the_sections_whose_keys_a_site_makes_up():
-    """[labels] has no fixed keys, and its help."""
-    assert list(FREE_SECTIONS) == [section for section in SECTIONS if section in FREE_SECTIONS]
-    assert all(f"# {text}" in lines_by_section()[section]
-               for section, text in FREE_SECTIONS.items())
+        section = line[1:-1] if line.startswith("[") else section
+        key, mark, value = line[1:].partition(" =")
+        if mark and re.fullmatch(r"#\w+", line[:1] + key) and section not in FREE_SECTIONS:
+            shown[f"{section}.{key}"] = value.strip()
+    own = {name: value for name, value in shown.items() if name in OPTIONS}
+    assert own == {name: OPTIONS[name].default for name in own}
+    assert 20 <= len(own) <= len(shown) <= 30
+    assert {"site.host", "server.auth", "node.python", "web.address"} <= set(own)  # make install
 
 
 def test_site_cfg_as_it_is_shipped_changes_nothing():
     """It loads without error, and each value is still the default."""
     choices = load(str(ROOT / "site.cfg"), {})
-    assert dict(Config()) == dict(choices)
+    assert values(Config()) == values(choices)
     assert {"the default"} == set(choices.origin.values())
 
 
 def test_site_cfg_with_every_comment_sign_taken_away_is_still_good(tmp_path):
     """The form shown for each key is the form that is read."""
     text = re.sub(r"(?m)^#(\w+ =)", r"\1", (ROOT / "site.cfg").read_text(encoding="utf-8"))
-    assert dict(Config()) == dict(load(write(tmp_path / "site.cfg", text), {}))
+    assert values(Config()) == values(load(write(tmp_path / "site.cfg", text), {}))
 
 
 # -- where an ordinary user's state is -----------------------------------------------------------
@@ -409,8 +389,8 @@ def test_state_is_where_this_user_may_write(tmp_path, monkeypatch, user, state_h
     monkeypatch.setattr(config.os, "access", lambda path, mode: False)
     choices = Config()
     if given is not None:
-        choices.take("collector.state_dir", given, "a test")
-    assert found.format(home=tmp_path) == config.state_path(choices, "collector.state_dir")
+        choices.set_value("collector.state_dir", given, "a test")
+    assert found.format(home=tmp_path) == config.find_state_path(choices, "collector.state_dir")
 
 
 def test_state_is_in_the_default_where_this_user_may_write_there(tmp_path, monkeypatch):
@@ -418,7 +398,7 @@ def test_state_is_in_the_default_where_this_user_may_write_there(tmp_path, monke
     asked = []
     monkeypatch.setattr(config.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(config.os, "access", lambda path, mode: asked.append(path) or True)
-    assert "/run/iostats-collector.pid" == config.state_path(Config(), "collector.pid_file")
+    assert "/run/iostats-collector.pid" == config.find_state_path(Config(), "collector.pid_file")
     assert ["/run"] == asked
 
 
@@ -428,7 +408,7 @@ def test_a_home_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(config.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(config.os, "access", lambda path, mode: False)
     with pytest.raises(StateError) as error:
-        config.state_path(Config(), "collector.state_dir")
+        config.find_state_path(Config(), "collector.state_dir")
     assert (f"{tmp_path}/file/iostats: cannot be made: Not a directory; name another directory in "
             f"site.cfg: [collector] state_dir") == str(error.value)
 

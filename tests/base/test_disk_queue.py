@@ -1,5 +1,5 @@
 """
-The queue of what waits on the disk: order, bounds, and what earlier releases have left there.
+The queue of what waits on the disk: order and bounds.
 """
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from iostats.base.disk_queue import Full, Spool, backlog
+from iostats.base.disk_queue import Spool, SpoolFull, read_backlog
 from iostats.base.errors import StateError
 
 
@@ -30,9 +30,9 @@ def spool(tmp_path):
 def emptied(one):
     """The bytes of all entries, in their order."""
     found = []
-    while one.first():
-        found.append(one.load(one.first()))
-        one.remove(one.first())
+    while one.find_first():
+        found.append(one.load(one.find_first()))
+        one.remove(one.find_first())
     return found
 
 
@@ -40,23 +40,23 @@ def test_the_queue_is_a_queue(spool):
     """Ten messages of two runs, their numbers going on after a restart."""
     one = spool()
     for number in range(10):
-        one.keep("ab"[number // 5], number % 5 + 1, b"%d" % number)
+        one.append("ab"[number // 5], number % 5 + 1, b"%d" % number)
     for number in range(3):
-        assert b"%d" % number == one.load(one.first())
-        one.remove(one.first())
+        assert b"%d" % number == one.load(one.find_first())
+        one.remove(one.find_first())
     one = spool()
-    assert (7, 7 * 4096) == (len(one), one.size)
+    assert (7, 7 * 4096) == (len(one), one.size_bytes)
     assert 2 == one.drop("a")
-    one.keep("c", 1, b"last")
+    one.append("c", 1, b"last")
     assert [b"5", b"6", b"7", b"8", b"9", b"last"] == emptied(one)
-    assert 0 == one.size
+    assert 0 == one.size_bytes
 
 
 def test_entries_may_stand_alone(spool):
     """Without a chain the oldest one goes, and no other."""
     one = spool(3 * 4096, ending=".points", is_private=False)
     for number in (23, 37, 41, 43):
-        assert (number > 42) == one.keep("", number, b"%d" % number)
+        assert (number > 42) == one.append("", number, b"%d" % number)
     one = spool(3 * 4096, ending=".points", is_private=False)
     assert [37, 41, 43] == [entry.mark for entry in one]
     assert ["000000000002.37.points", "000000000003.41.points",
@@ -68,13 +68,13 @@ def test_a_full_queue_forgets_whole_runs_but_not_the_one_that_goes_on(spool):
     """What is left of a chain could not be used."""
     one = spool(4 * 4096)
     for mark in (1, 2, 3):
-        one.keep("a", mark, b"a")
-    one.keep("b", 1, b"b1")
-    assert 3 == one.keep("b", 2, b"b2")
-    one.keep("b", 3, b"b3")
-    one.keep("b", 4, b"b4")
-    with pytest.raises(Full, match="expected at most 16384 bytes, and one sweep is more"):
-        one.keep("b", 5, b"b5")
+        one.append("a", mark, b"a")
+    one.append("b", 1, b"b1")
+    assert 3 == one.append("b", 2, b"b2")
+    one.append("b", 3, b"b3")
+    one.append("b", 4, b"b4")
+    with pytest.raises(SpoolFull, match="expected at most 16384 bytes, and one sweep is more"):
+        one.append("b", 5, b"b5")
     assert [b"b1", b"b2", b"b3", b"b4"] == emptied(one)
 
 
@@ -82,27 +82,9 @@ def test_the_end_of_a_run_may_go_alone(spool):
     """A sweep that cannot be kept whole is not kept at all."""
     one = spool()
     for mark in (1, 2, 3, 4):
-        one.keep("a", mark, b"%d" % mark)
+        one.append("a", mark, b"%d" % mark)
     assert 2 == one.drop("a", 3)
     assert [b"1", b"2"] == emptied(one)
-
-
-def test_what_earlier_releases_have_kept_is_read(spool, tmp_path):
-    """Agents of 0.1 kept compressed JSON, the sink for InfluxDB compressed lines; as it is."""
-    (tmp_path / "spool").mkdir(mode=0o700)
-    message, points = zlib.compress(b'{"protocol":1}'), zlib.compress(b"lustre a=1i 1", 1)
-    (tmp_path / "spool" / f"000000000007.{'23' * 8}.1.message").write_bytes(message)
-    (tmp_path / "spool" / f"000000000008.{'23' * 8}.2.message").write_bytes(
-        b"%08x\n" % zlib.crc32(b"packed") + b"packed")
-    (tmp_path / "spool" / "000000000000009.5000.points").write_bytes(points)
-    one = spool()
-    assert [("23" * 8, 1), ("23" * 8, 2)] == [(entry.run, entry.mark) for entry in one]
-    one.keep("37" * 8, 1, b"new")
-    assert [message, b"packed", b"new"] == emptied(one)
-    one = spool(ending=".points", is_private=False)
-    assert [("", 5000)] == [(entry.run, entry.mark) for entry in one]
-    assert [points] == emptied(one)
-    assert ["lock"] == os.listdir(tmp_path / "spool")
 
 
 @pytest.mark.parametrize("kept", [b"", b"\0\0\0", b"%08x\nother" % zlib.crc32(b"one"),
@@ -115,26 +97,26 @@ def test_a_damaged_file_is_put_aside(spool, tmp_path, kept):
     (tmp_path / "spool" / "000000000007.a.1.message").write_bytes(kept)
     one = spool()
     with pytest.raises(StateError, match="a message that waited is damaged"):
-        one.load(one.first())
-    one.put_aside(one.first())
-    assert (0, 0, None) == (len(one), one.size, one.first())
-    assert (0, 1) == (backlog(one.directory).messages, backlog(one.directory).damaged)
+        one.load(one.find_first())
+    one.set_aside(one.find_first())
+    assert (0, 0, None) == (len(one), one.size_bytes, one.find_first())
+    assert (0, 1) == (read_backlog(one.directory).messages, read_backlog(one.directory).damaged)
 
 
 def test_a_message_that_was_sent_and_cannot_be_removed_stops_no_agent(spool, monkeypatch):
     """A disk that fails; the server knows the message when it is sent again."""
     one = spool()
     for number in range(3):
-        one.keep("a", number + 1, b"%d" % number)
+        one.append("a", number + 1, b"%d" % number)
 
     def fail(path, *_):
         raise OSError(5, "Input/output error", path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", fail)
         patch.setattr(os, "rename", fail)
-        one.remove(one.first())
-        one.put_aside(one.first())
-    assert (1, b"2") == (len(one), one.load(one.first()))
+        one.remove(one.find_first())
+        one.set_aside(one.find_first())
+    assert (1, b"2") == (len(one), one.load(one.find_first()))
 
 
 def test_one_process_has_a_private_queue_at_a_time(spool, tmp_path):
@@ -142,7 +124,7 @@ def test_one_process_has_a_private_queue_at_a_time(spool, tmp_path):
     spool()
     with pytest.raises(StateError, match=rf"\(process {os.getpid()}\); stop it first"):
         Spool(str(tmp_path / "spool"), 1 << 20, "[harvest]")
-    assert os.getpid() == backlog(str(tmp_path / "spool")).process
+    assert os.getpid() == read_backlog(str(tmp_path / "spool")).process
 
 
 def test_a_directory_that_others_may_read_is_refused_where_it_has_to_be_private(spool, tmp_path):
@@ -151,4 +133,4 @@ def test_a_directory_that_others_may_read_is_refused_where_it_has_to_be_private(
     (tmp_path / "spool").chmod(0o755)
     with pytest.raises(StateError, match=r"expected a directory of user .* with mode 0700"):
         spool()
-    spool(is_private=False).keep("", 23, b"points")
+    spool(is_private=False).append("", 23, b"points")

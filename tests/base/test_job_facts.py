@@ -41,13 +41,13 @@ def test_an_exit_is_a_status_and_a_signal(text, expected):
                          ids=["0", "exit 7", "killed", "SIGSEGV and a core"])
 def test_a_wait_status_is_a_status_or_a_signal(status, expected):
     """wait(2): the low seven bits, the core bit, and the status above."""
-    assert expected == job_facts.wait_status(status)
+    assert expected == job_facts.split_wait_status(status)
 
 
 @given(st.text() | st.floats() | st.integers() | st.none() | st.booleans())
 def test_a_number_is_a_number_or_unknown(value):
     """Never an exception, and nothing that has hundreds of digits."""
-    found = job_facts.number(value)
+    found = job_facts.parse_integer(value)
     assert found is None or abs(found) < 10**19
     status, signal = job_facts.parse_exit(value)
     assert status is not None or signal is None

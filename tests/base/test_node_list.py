@@ -4,7 +4,7 @@ Node lists of batch systems, written out as a node does it, and what is no list.
 
 import pytest
 
-from iostats.base.node_list import expanded
+from iostats.base.node_list import expand_node_list
 
 
 @pytest.mark.parametrize("text, names", [
@@ -17,7 +17,7 @@ from iostats.base.node_list import expanded
 ], ids=["one", "ranges", "more digits", "of one", "numbers alone", "two brackets", "blanks",
         "none"])
 def test_a_list_is_written_out_in_its_order_with_its_zeros(text, names):
-    assert names == expanded(text)
+    assert names == expand_node_list(text)
 
 
 @pytest.mark.parametrize("text, off", [
@@ -27,7 +27,7 @@ def test_a_list_is_written_out_in_its_order_with_its_zeros(text, names):
         "an empty one"])
 def test_what_is_no_list_is_refused_with_the_part_that_is_off(text, off):
     with pytest.raises(ValueError) as caught:
-        expanded(text)
+        expand_node_list(text)
     assert off == str(caught.value)
 
 
@@ -36,7 +36,7 @@ def test_what_is_no_list_is_refused_with_the_part_that_is_off(text, off):
 def test_a_name_that_no_node_can_have_is_refused(text):
     """Not one of a million names of a megabyte each."""
     with pytest.raises(ValueError):
-        expanded(text)
+        expand_node_list(text)
 
 
 @pytest.mark.parametrize("text", ["a[1-1000001]", "a[1-600000,600001-1000001]",
@@ -45,4 +45,4 @@ def test_a_name_that_no_node_can_have_is_refused(text):
 def test_a_list_of_more_than_a_million_nodes_is_refused_before_it_is_made(text):
     """A few characters must not take a node's memory."""
     with pytest.raises(ValueError):
-        expanded(text)
+        expand_node_list(text)

@@ -8,7 +8,7 @@ import pytest
 
 from iostats.base import private_files
 from iostats.base.errors import StateError
-from iostats.base.private_files import write_whole
+from iostats.base.private_files import write_atomically
 
 
 @pytest.fixture
@@ -28,16 +28,16 @@ def mode_of(path):
                          ids=["the user's alone", "for all", "beyond the umask", "as the umask is"])
 def test_a_file_has_its_mode_from_the_first_moment(tmp_path, umask, how, expected):
     path = tmp_path / "file"
-    assert write_whole(str(path), b"twenty-three", **how)
+    assert write_atomically(str(path), b"twenty-three", **how)
     assert (b"twenty-three", expected) == (path.read_bytes(), mode_of(path))
 
 
 def test_what_is_there_is_replaced_or_stays(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"earlier")
-    assert not write_whole(str(path), b"twenty-three", replace=False)
+    assert not write_atomically(str(path), b"twenty-three", replace=False)
     assert b"earlier" == path.read_bytes()
-    assert write_whole(str(path), b"thirty-seven")
+    assert write_atomically(str(path), b"thirty-seven")
     assert b"thirty-seven" == path.read_bytes()
     assert ["file"] == os.listdir(tmp_path)
 
@@ -46,7 +46,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "file"
     victim.write_bytes(b"precious")
     path.symlink_to(victim)
-    assert write_whole(str(path), b"twenty-three")
+    assert write_atomically(str(path), b"twenty-three")
     assert (b"precious", b"twenty-three") == (victim.read_bytes(), path.read_bytes())
     assert not path.is_symlink()
 
@@ -58,7 +58,7 @@ def test_a_name_that_was_guessed_is_an_error_and_stays(tmp_path, monkeypatch):
     theirs.write_bytes(b"theirs")
     for replace in (True, False):
         with pytest.raises(FileExistsError):
-            write_whole(str(tmp_path / "file"), b"twenty-three", replace)
+            write_atomically(str(tmp_path / "file"), b"twenty-three", replace)
     assert ([theirs.name], b"theirs") == (os.listdir(tmp_path), theirs.read_bytes())
 
 
@@ -71,7 +71,7 @@ def test_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypatch, step):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(private_files.os, step, failing)
     with pytest.raises(OSError, match="No space"):
-        write_whole(str(path), b"twenty-three")
+        write_atomically(str(path), b"twenty-three")
     monkeypatch.undo()
     assert (["file"], b"earlier") == (os.listdir(tmp_path), path.read_bytes())
 
@@ -82,8 +82,8 @@ def test_a_directory_that_others_can_write_to_is_refused(tmp_path):
     open_to_all.chmod(0o777)
     with pytest.raises(StateError, match=r"expected a directory of user .* got a directory of mode "
                                          r"0777; .* name another with a test"):
-        private_files.make_private(str(open_to_all), "with a test")
-    private_files.make_private(str(tmp_path / "above" / "mine"), "with a test")
+        private_files.make_private_directory(str(open_to_all), "with a test")
+    private_files.make_private_directory(str(tmp_path / "above" / "mine"), "with a test")
     assert [0o700, 0o700] == [mode_of(tmp_path / name) for name in ("above", "above/mine")]
 
 
@@ -92,5 +92,5 @@ def test_a_directory_that_cannot_be_seen_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     path = f"{tmp_path}/file/node"
     with pytest.raises(StateError) as caught:
-        private_files.check_private(path, "with a test")
+        private_files.check_private_directory(path, "with a test")
     assert f"{path}: cannot be read: Not a directory" == str(caught.value)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from iostats.base.errors import UsageError
-from iostats.base.sacct_time import moment
+from iostats.base.sacct_time import parse_time
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ NOW = (2026, 11, 21, 13, 37, 41)
 def test_each_form_of_a_time_is_the_moment_that_sacct_takes_it_for(zone, text, expected):
     """Seen on 21 November 2026, 13:37:41."""
     zone("Europe/Zurich")
-    assert at(*expected) == moment(text, at(*NOW))
+    assert at(*expected) == parse_time(text, at(*NOW))
 
 
 @pytest.mark.parametrize("text", [
@@ -75,7 +75,7 @@ def test_each_form_of_a_time_is_the_moment_that_sacct_takes_it_for(zone, text, e
     "today 7", "\u0661\u0661\u0661\u0667", "13:37\n1", "x" * 5000, "9999999999999"])
 def test_what_is_no_time_is_one_line_that_names_its_option(text):
     with pytest.raises(UsageError, match=r"^--since: expected a time such as .*, got '") as error:
-        moment(text, at(*NOW), "--since")
+        parse_time(text, at(*NOW), "--since")
     assert len(str(error.value)) < 200
 
 
@@ -83,8 +83,8 @@ def test_a_day_without_a_clock_time_begins_at_midnight_when_the_clocks_change(zo
     """On 25 October 2026 Zurich has 25 hours; `now-1day` is 24 of them, as with Slurm."""
     zone("Europe/Zurich")
     noon = 1_792_926_000.0                              # 2026-10-25T12:00+01:00
-    assert noon - 13 * 3600 == moment("today", noon)
-    assert noon - 24 * 3600 == moment("now-1day", noon) == moment("yesterday-13:00", noon)
+    assert noon - 13 * 3600 == parse_time("today", noon)
+    assert noon - 24 * 3600 == parse_time("now-1day", noon) == parse_time("yesterday-13:00", noon)
 
 
 MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(2099, 12, 31)).map(
@@ -94,14 +94,14 @@ MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(2099, 12, 31)).map(
 @given(MOMENTS)
 def test_what_is_printed_is_taken_again(one):
     """The form of sacct's own output."""
-    assert one.timestamp() == moment(one.strftime("%Y-%m-%dT%H:%M:%S"), 0.0)
+    assert one.timestamp() == parse_time(one.strftime("%Y-%m-%dT%H:%M:%S"), 0.0)
 
 
 @given(MOMENTS, MOMENTS)
 def test_a_date_without_a_year_is_no_more_than_a_year_ago_and_of_no_later_month(one, now):
     if (one.month, one.day) == (2, 29):
         one = one.replace(day=28)
-    found = datetime.fromtimestamp(moment(one.strftime("%m%d-%H:%M:%S"), now.timestamp()))
+    found = datetime.fromtimestamp(parse_time(one.strftime("%m%d-%H:%M:%S"), now.timestamp()))
     assert (one.month, one.day, one.hour) == (found.month, found.day, found.hour)
     assert 0 <= 12 * (now.year - found.year) + now.month - found.month < 12
 
@@ -110,7 +110,8 @@ def test_a_date_without_a_year_is_no_more_than_a_year_ago_and_of_no_later_month(
        st.sampled_from("+-"), st.data())
 def test_a_unit_can_be_cut_short(count, unit, sign, data):
     short = unit[:data.draw(st.integers(1, len(unit)))]
-    assert moment(f"now{sign}{count}{unit}", 1.8e9) == moment(f"now{sign}{count}{short}", 1.8e9)
+    assert parse_time(f"now{sign}{count}{unit}", 1.8e9) == parse_time(f"now{sign}{count}{short}",
+                                                                      1.8e9)
 
 
 @given(st.one_of(st.text(), st.text("0123456789-:T./ nowtday+", max_size=20)))
@@ -119,6 +120,6 @@ def test_a_unit_can_be_cut_short(count, unit, sign, data):
 def test_any_text_is_a_moment_or_a_mistake(text):
     """And nothing else."""
     try:
-        assert isinstance(moment(text, 1_795_225_060.0), float)
+        assert isinstance(parse_time(text, 1_795_225_060.0), float)
     except UsageError as error:
         assert str(error).isprintable()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base.text import bars, cut, padded, width_of
+from iostats.base.text import cut, draw_bars, measure_width, pad
 
 
 @pytest.mark.parametrize("text, width", [
@@ -14,7 +14,7 @@ from iostats.base.text import bars, cut, padded, width_of
     ids=["nothing", "ascii", "letters with accents", "accents of their own", "wide letters",
          "a full-width letter", "vowel signs", "a joiner", "emoji"])
 def test_a_text_takes_so_many_columns(text, width):
-    assert width == width_of(text)
+    assert width == measure_width(text)
 
 
 @pytest.mark.parametrize("text, width, expected", [
@@ -30,20 +30,20 @@ def test_what_is_cut_ends_with_a_plus(text, width, expected):
 @given(st.text(), st.integers(0, 40))
 def test_what_is_cut_fits(text, width):
     found = cut(text, width)
-    assert width_of(found) <= width
+    assert measure_width(found) <= width
     assert found == text or (found == "" and width == 0) or text.startswith(found[:-1])
-    assert width == width_of(padded(found, width)) == width_of(padded(found, width, right=True))
+    assert width == measure_width(pad(found, width)) == measure_width(pad(found, width, right=True))
 
 
 def test_blanks_are_on_one_side():
-    assert ("日本 ", " 日本", "scratch") == (padded("日本", 5), padded("日本", 5, right=True),
-                                            padded("scratch", 3))
+    assert ("日本 ", " 日本", "scratch") == (pad("日本", 5), pad("日本", 5, right=True),
+                                            pad("scratch", 3))
 
 
 @given(st.lists(st.integers(0, 2**63 - 1), max_size=2000), st.integers(1, 80))
 def test_bars_fit_and_blanks_are_zeros(values, width):
     """No more than `width` characters; a blank says that nothing was done."""
-    line = bars(values, width)
+    line = draw_bars(values, width)
     assert len(line) <= width
     assert (not any(values)) == (not line.strip())
 
@@ -57,4 +57,4 @@ def test_bars_fit_and_blanks_are_zeros(values, width):
         "large", "all blocks", "as wide as the line", "two in one", "half a column at the end"])
 def test_bars_by_hand(values, line):
     """The highest column is full, each other one its part of it, rounded up."""
-    assert line == bars(values)
+    assert line == draw_bars(values)

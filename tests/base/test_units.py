@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base.units import bytes_text, duration_text, zone_form
+from iostats.base.units import find_zone_format, format_bytes, format_duration
 
 
 @pytest.mark.parametrize("number, binary, decimal", [
@@ -34,19 +34,19 @@ from iostats.base.units import bytes_text, duration_text, zone_form
 ])
 def test_bytes_in_the_unit_that_leaves_one_to_four_digits(number, binary, decimal):
     """A rounded number never shows 1024.0 of a smaller unit."""
-    assert (binary, decimal) == (bytes_text(number), bytes_text(number, "decimal"))
-    assert f"{number:,} byte{'s' * (number != 1)}" == bytes_text(number, "bytes")
+    assert (binary, decimal) == (format_bytes(number), format_bytes(number, "decimal"))
+    assert f"{number:,} byte{'s' * (number != 1)}" == format_bytes(number, "bytes")
 
 
 def test_851_mib_is_what_sample_job_writes():
     """23 files of 37 MiB, as in the README."""
-    assert "851.0 MiB" == bytes_text(23 * 37 * 1024 * 1024)
+    assert "851.0 MiB" == format_bytes(23 * 37 * 1024 * 1024)
 
 
 @given(st.integers(0, 2**80), st.sampled_from(["binary", "decimal", "bytes"]))
 def test_no_number_is_printed_with_an_exponent(number, units):
     """The ancestor printed 1.67772e+07."""
-    assert re.fullmatch(r"[\d,]+(\.\d)? (bytes?|[KMGTPE]iB|[kMGTPE]B)", bytes_text(number, units))
+    assert re.fullmatch(r"[\d,]+(\.\d)? (bytes?|[KMGTPE]iB|[kMGTPE]B)", format_bytes(number, units))
 
 
 @pytest.mark.parametrize("seconds, text", [
@@ -55,7 +55,7 @@ def test_no_number_is_printed_with_an_exponent(number, units):
 ])
 def test_a_duration_in_hours_minutes_and_seconds(seconds, text):
     """Hours go on beyond a day, as in the batch systems."""
-    assert text == duration_text(seconds)
+    assert text == format_duration(seconds)
 
 
 def test_a_zone_is_written_where_clocks_were_changed_meanwhile(utc, monkeypatch):
@@ -63,8 +63,9 @@ def test_a_zone_is_written_where_clocks_were_changed_meanwhile(utc, monkeypatch)
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     time.tzset()
     began = 1_792_889_400.0
-    form = "%H:%M" + zone_form(began, began + 1200)
+    form = "%H:%M" + find_zone_format(began, began + 1200)
     assert ["02:50 CEST", "02:10 CET"] == [
         time.strftime(form, time.localtime(began + passed)) for passed in (0, 1200)]
-    assert "" == zone_form(began + 1200, began + 7200) == zone_form(began, None) == zone_form(
+    assert "" == find_zone_format(began + 1200, began
+                                  + 7200) == find_zone_format(began, None) == find_zone_format(
         began, 1e18)

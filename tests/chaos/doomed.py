@@ -14,15 +14,17 @@ import os
 import signal
 import sys
 
+from iostats.answers import site_server as receive
 from iostats.cli import server as role
+from iostats.jobs import open_jobs, records
 from iostats.server import journal
 from iostats.server.http_server import HttpServer
 from iostats.server.job_server import JobServer
 from iostats.server.rpc_server import RpcServer
-from iostats.site import open_jobs, receive, records, store
+from iostats.store import record_store as store
 
 open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03              # as in site_desk.py
-records.LOOK_EVERY_S = 0.01
+records.POLL_EVERY_S = 0.01
 
 STEP, METHOD, NTH = sys.argv[1], sys.argv[2], int(sys.argv[3])
 _seen = {"messages": 0, "is_it": False}
@@ -55,18 +57,18 @@ def _count(step):
 
 
 def _die_if(step):
-    def look():
+    def scan():
         if STEP == step and _seen["is_it"]:
             _die()
-    return look
+    return scan
 
 
 if STEP == "hello":
-    _around(RpcServer, "_hello", before=_count("hello"))
+    _around(RpcServer, "_answer_hello", before=_count("hello"))
 else:
-    for one in (JobServer, receive.SiteServer):
-        if hasattr(one, "_" + METHOD):
-            _around(one, "_" + METHOD, before=_count("received"), after=_die_if("counted"))
+    NAME = f"_receive_{METHOD}"
+    for one in (JobServer, receive.SiteServer) if METHOD == "report" else (receive.SiteServer,):
+        _around(one, NAME, before=_count("received"), after=_die_if("counted"))
 _around(store.Store, "commit", after=_die_if("stored"))
 _around(journal.Journal, "add", after=_die_if("stored"))
 _around(HttpServer, "send", after=_die_if("answered"))

@@ -28,18 +28,18 @@ class LocalAgent(threading.Thread):
     def __init__(self, desk, machine):
         super().__init__(daemon=True)
         self._desk, self._ended = desk, threading.Event()
-        self._gathering = Gathering(str(machine.root), desk.config, identity.name(),
-                                    identity.boot_id(), str(machine.directory / "agent.state"))
+        self._gathering = Gathering(str(machine.root), desk.config, identity.find_node_name(),
+                                    identity.read_boot_id(), str(machine.directory / "agent.state"))
 
     def run(self):
         while not self._ended.wait(0.05):
-            found = self._gathering.look()
+            found = self._gathering.scan()
             if found.events:
                 try:
-                    tell_site(self._desk, *found.events, node=identity.name())
+                    tell_site(self._desk, *found.events, node=identity.find_node_name())
                 except IostatsError:
                     continue                            # it is told again
-            self._gathering.told()
+            self._gathering.acknowledge()
 
     def close(self):
         self._ended.set()

@@ -135,15 +135,7 @@ class Storm:
         until(lambda: self._rows() is not None, what="the first sweep")
 
     def _agent(self):
-        config = self.desk.directory / "oss1.cfg"
-        config.write_text(self.desk.text({**self.desk.choices,
-                                          "harvest.spool_dir": self.nodes.path / "spool"}))
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(CLIENT), "harvest", "--root", str(self.oss.root),
-             "--node", "oss1", "--config", str(config)], env={}, cwd="/",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.desk.started.append(process)
-        return process
+        return self.oss.agent(spool=self.nodes.path / "spool")
 
     def _rows(self):
         """[(bytes, is a lower bound)] of the agent's job; None before the first whole sweep."""
@@ -250,8 +242,8 @@ class Storm:
             outcomes["named"] += len(missing)
             for why in missing.values():
                 lost[why] = lost.get(why, 0) + 1
-        until(lambda: [(self.total, False)] == self._rows(), 60,
-              f"{self.total}, not {self._rows()}")
+        until(lambda: [(self.total, False)] == self._rows(),
+              what=lambda: f"{self.total}, not {self._rows()}")
         files = leftovers(self.nodes.path)
         assert not files.get("refused"), files
         return outcomes, lost, files

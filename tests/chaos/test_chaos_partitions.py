@@ -228,7 +228,7 @@ def test_a_stop_whose_cable_is_out_is_counted_when_it_is_in(tmp_path, hosts, rel
                 relay.release()
             elif between == 2:
                 done = stop(relay.port, 0)()
-                assert 3 == done.status and "kept in" in done.err, done
+                assert 3 == done.status and "stored in" in done.err, done
                 node.mend()
                 until(lambda: 0 == stop(relay.port, 5)().status, 100, "the delivery")
             else:

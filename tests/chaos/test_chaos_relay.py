@@ -110,7 +110,7 @@ def test_a_stop_to_the_jobs_server_is_counted_once_at_whichever_byte_it_breaks(t
             del one["about"]
             return one
         server = desk.server("--nodes", 99_999, "--format", "json", "--deadline", 9999)
-        signs = auth.client_credentials(config, desk.job, str(
+        signs = auth.load_client_credentials(config, desk.job, str(
             desk.home / ".iostats" / f"{desk.job}.secret"))
 
         def send(one, port, within_s=60):
@@ -160,7 +160,7 @@ def test_a_sweep_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks(
             delivery.retry_at = 0.0
             send_through(port, delivery)
             while len(delivery.spool):
-                first = delivery.spool.first()
+                first = delivery.spool.find_first()
                 if delivery.send(delivery.spool.load(first), within_s) != "taken":
                     raise NotDelivered("later")
                 delivery.spool.remove(first)
@@ -212,7 +212,7 @@ def test_a_whole_message_that_arrives_late_does_not_turn_the_chain_back(tmp_path
             delivery = agent.delivery
             send_through(relay.port, delivery)
             sending = threading.Thread(target=delivery.send, args=(
-                delivery.spool.load(delivery.spool.first()), 6.0))
+                delivery.spool.load(delivery.spool.find_first()), 6.0))
             sending.start()
             sending.join()
             send_through(desk.port, delivery)

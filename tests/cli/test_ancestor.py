@@ -144,8 +144,8 @@ def test_fault_5_who_has_not_the_jobs_secret_adds_nothing(desk):
     body, nonce = forged(desk.job), "000102030405060708090a0b0c0d0e0f"
 
     def answer_to(secret):
-        header = secret and protocol.authorization(protocol.key_of(secret, desk.job), "nid00001",
-                                                   int(time.time()), nonce, body)
+        header = secret and protocol.authorization(protocol.derive_key(secret, desk.job),
+                                                   "nid00001", int(time.time()), nonce, body)
         return json.loads(server.post(body, header)[1])
 
     assert -32001 == answer_to(None)["error"]["code"]

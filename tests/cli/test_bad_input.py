@@ -210,7 +210,9 @@ def device(path):
     path.symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("odd, why", [(fifo, "not a regular file"), (endless, "it does not end"),
+# 64 MiB or 2 s are read of a file that does not end: on a slow machine the time is over first.
+@pytest.mark.parametrize("odd, why", [(fifo, "not a regular file"),
+                                      (endless, "it (does not end|took too long)"),
                                       (device, "not a regular file")],
                          ids=lambda value: getattr(value, "__name__", ""))
 def test_what_is_no_counter_file_keeps_nobody_waiting(desk, odd, why):
@@ -220,7 +222,7 @@ def test_what_is_no_counter_file_keeps_nobody_waiting(desk, odd, why):
     odd(root / OSC)
     assert 0 == desk.client("start", "--never-fail", *desk.on("nid00023", root)).status
     shown = desk.client("show", "--root", root, job=False)
-    assert f"osc: {why}" in shown.out and "read (application)" in shown.out
+    assert re.search(f"osc: {why}", shown.out) and "read (application)" in shown.out
     os.unlink(root / OSC)
     write_tree(root, **AFTER)
     os.unlink(root / OSC)
@@ -229,7 +231,7 @@ def test_what_is_no_counter_file_keeps_nobody_waiting(desk, odd, why):
     assert 0 == stop(desk, root, server).status
     [fs] = server.wait().record["file_systems"]
     assert 41_003 == fs["application"]["read_bytes"]
-    assert f"nid00023: osc: {why}" in fs["notes"]
+    assert any(re.fullmatch(f"nid00023: osc: {why}", note) for note in fs["notes"])
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda f: f.__name__)
@@ -397,10 +399,10 @@ def other_boot(path):
     """The start file `path`, as if it were from another boot."""
     text = re.sub(rb"\nboot_id [^\n]*", b"\nboot_id 5e0d0000-0000-0000-0000-000000000037",
                   path.read_bytes(), count=1)
-    path.write_bytes(sealed(text))
+    path.write_bytes(seal(text))
 
 
-def sealed(text):
+def seal(text):
     """The start snapshot `text` with the crc32 that belongs to it."""
     end = text.rindex(b"\nend ") + 1
     files = b" ".join(text[end:].split()[:2])
@@ -610,8 +612,8 @@ def earlier(path, seconds):
     """The start file `path`, as if it were from `seconds` ago."""
     def less(found):
         return found[1] + str(int(found[2]) - seconds * 1_000_000_000).encode()
-    path.write_bytes(sealed(re.sub(rb"(\n(?:wall|boot)_ns )(\d+)", less, path.read_bytes(),
-                                   count=2)))
+    path.write_bytes(seal(re.sub(rb"(\n(?:wall|boot)_ns )(\d+)", less, path.read_bytes(),
+                                 count=2)))
 
 
 def test_two_nodes_with_one_name_are_both_counted_and_told(desk):
@@ -670,8 +672,8 @@ def test_a_start_on_a_full_disk_is_one_line_and_leaves_nothing(desk, full):
     full.fill()
     done = desk.client("start", *desk.on("nid00023", desk.tree(**BEFORE), state=full.path))
     assert 1 == done.status
-    assert re.search(r"nid00023\.start: cannot be kept: No space left on device; name another "
-                     r"directory with --state-dir$", done.line)
+    assert re.search(r"nid00023\.start: cannot be written: No space left on device; name another "
+                     r"directory in site\.cfg: \[node\] state_dir$", done.line)
     assert ["filler"] == os.listdir(full.path)
 
 
@@ -687,7 +689,7 @@ def test_a_stop_on_a_full_disk_is_delivered_all_the_same(desk, full):
     server = desk.server("--nodes", "1", "--format", "json")
     done = desk.client("stop", "--server", f"127.0.0.1:{server.port}", *on)
     assert 0 == done.status
-    assert "cannot be kept: No space left on device" in done.line
+    assert "cannot be written: No space left on device" in done.line
     assert 41_003 == application(server.wait().record)["read_bytes"]
     assert ["filler"] == os.listdir(full.path)
 
@@ -705,7 +707,7 @@ def test_a_stop_on_a_full_disk_without_a_server_keeps_the_start(desk, full):
                        env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"})
     assert 3 == done.status
     assert 2 == len(done.lines)
-    assert re.search(r"kept in \S+nid00023\.start, `stop` again sends it$", done.lines[1])
+    assert re.search(r"stored in \S+nid00023\.start, `stop` again sends it$", done.lines[1])
     full.free()
     server = desk.server("--nodes", "1", "--format", "json")
     assert 0 == desk.client("stop", "--server", f"127.0.0.1:{server.port}", *on).status
@@ -723,8 +725,8 @@ def test_a_report_on_a_full_disk_is_printed_instead(desk, full, option):
     assert 0 == desk.whole_job(server, "nid00023").status
     done = server.wait()
     assert 1 == done.status
-    assert [f"iostats: {full.path}/report: cannot be written: No space left on device; what was "
-            f"counted is kept: run the same command again"] == done.lines[1:]
+    assert [f"iostats: {full.path}/report: cannot be written: No space left on device; the "
+            f"counts are stored: run the same command again"] == done.lines[1:]
     assert "40.0 KiB" in done.out
     assert ["filler"] == os.listdir(full.path)
 
@@ -752,8 +754,8 @@ SITE_CFG = {
     "negative number": ("[server]\ndeadline = -5\n", "[server] deadline: expected seconds"),
     "unknown section": ("# ours\n[sever]\nhost = login1\n", "site.cfg:2: expected one of the "
                         "sections node server batch run site harvest events clients "
-                        "collector etcd ldms web secret report advice ganglia influxdb "
-                        "prometheus syslog labels advice_text relay relay_from, got '[sever]'"),
+                        "collector etcd ldms web secret report findings ganglia influxdb "
+                        "prometheus syslog labels finding_text relay relay_from, got '[sever]'"),
     "key before a section": ("host = login1\n", "site.cfg:1: expected [section] before the first "
                              "key, got 'host = login1'"),
     "no equals sign": ("[server]\nhost login1\n", "site.cfg:2: expected [section], key = value"),

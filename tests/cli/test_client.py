@@ -134,7 +134,7 @@ def test_a_second_start_keeps_the_first(desk, worked):
     done = desk.client("start", *desk.on("nid00023", worked))
     assert 0 == done.status
     assert re.fullmatch(rf"iostats: job {desk.job} was started on nid00023 already, \d+ s ago; "
-                        r"that start is kept \(--again forgets it\)", done.line)
+                        r"that start stays valid \(--again replaces it\)", done.line)
     stop(desk, worked, server)
     assert THE_WORK == application(server.wait().record)
 
@@ -283,7 +283,7 @@ def test_a_stop_that_reaches_nobody_keeps_the_delta_and_says_where(desk, worked)
     """Status 3; the file that it names is there, and private."""
     done = stop(desk, worked)
     assert 3 == done.status
-    named = re.search(r"kept in (\S+), `stop` again sends it$", done.line)[1]
+    named = re.search(r"stored in (\S+), `stop` again sends it$", done.line)[1]
     assert named.endswith(".delta")
     assert [Path(named).name] == os.listdir(desk.state)
     assert 0o600 == stat.S_IMODE(os.stat(named).st_mode)
@@ -388,7 +388,8 @@ def test_the_waits_between_tries_grow_and_end(desk, worked):
     config = site.load(environ={"IOSTATS_NODE_RETRY_TIMEOUT": "1000",
                                 "IOSTATS_SERVER_PORT_TRIES": "1"})
     with pytest.raises(KeyboardInterrupt):
-        client.deliver(report, "127.0.0.1", str(desk.home / "secret"), config, sleep=sleep)
+        client.deliver(report, "127.0.0.1", str(desk.home / "secret"), config, sleep=sleep,
+                       method="report")
     for nominal, real in zip((0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0), slept):
         assert 0.5 * nominal <= real <= 1.5 * nominal
 
@@ -404,7 +405,8 @@ def test_a_server_is_found_behind_ports_that_accept_and_never_answer(desk, worke
         assert third == server.port
         answer = client.deliver(report, "127.0.0.1",
                                 str(desk.home / ".iostats" / f"{report['job']}.secret"),
-                                site.load(environ={"IOSTATS_NODE_RETRY_TIMEOUT": "9"}))
+                                site.load(environ={"IOSTATS_NODE_RETRY_TIMEOUT": "9"}),
+                                method="report")
         assert 1 == one.met == other.met
     assert {"counted": True, "why": ""} == answer
     assert THE_WORK == application(server.wait().record)
@@ -421,7 +423,7 @@ def test_silent_squatters_on_all_ports_cost_no_more_than_the_time_there_is(desk)
         for port in ports:
             held.enter_context(Listener(port, None))
         client.deliver({"job": desk.job, "node": "nid00023"}, "127.0.0.1",
-                       str(desk.home / "secret"), config)
+                       str(desk.home / "secret"), config, method="report")
     assert "nid00023: 1 tries in 2 s: " in str(failed.value)
 
 
@@ -447,7 +449,7 @@ def test_when_strangers_sit_on_the_ports_the_error_names_them(desk, monkeypatch,
                 receive(conversation)
             monkeypatch.setattr(client._Conversation, "_receive", late)
         client.deliver({"job": desk.job, "node": "nid00023"}, "127.0.0.1",
-                       str(desk.home / "secret"), config)
+                       str(desk.home / "secret"), config, method="report")
     assert f"no answer from the server of job {desk.job}: port " in str(failed.value)
     for text in (f"port {first}: the program on the port does not answer",
                  f"port {second}: the port is in use by another program"):
@@ -608,7 +610,7 @@ def test_help_is_what_the_documents_show(desk, arguments):
     """The same text, four blanks in."""
     done = desk.client(*arguments, job=False)
     assert (0, "") == (done.status, done.err)
-    page = (REPOSITORY / "docs/commands.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/reference/commands.md").read_text(encoding="utf-8")
     shown = "".join(f"    {line}\n" if line else "\n" for line in done.out.splitlines())
     assert shown in page
 

@@ -30,8 +30,8 @@ class Servers:
 def servers(monkeypatch):
     found = Servers()
     monkeypatch.setattr(client, "call", found.call)
-    monkeypatch.setattr(auth, "client_credentials", lambda *more: [])
-    monkeypatch.setattr(site_client, "_asked", {})
+    monkeypatch.setattr(auth, "load_client_credentials", lambda *more: [])
+    monkeypatch.setattr(site_client, "_connections", {})
     return found
 
 

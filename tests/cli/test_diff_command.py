@@ -1,6 +1,6 @@
 """
-`iostats diff` with files, and the examples of docs/reports.md; jobs of a site's server are in
-test_report_command.py.
+`iostats diff` with files, and the examples of docs/reference/reports.md; jobs of a site's server
+are in test_report_command.py.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from iostats.cli import diff
 from iostats.totals.record import Record
 
 GIB = 2**30
-PAGE = REPOSITORY / "docs" / "reports.md"
+PAGE = REPOSITORY / "docs" / "reference" / "reports.md"
 
 
 def calls(writes, seconds, nodes):
@@ -75,7 +75,7 @@ def test_what_a_missing_node_may_have_is_not_said_to_be_gone(files, capsys):
     """The same job, once with both nodes and once with one: nothing has changed for certain."""
     for name, nodes in (("whole", (1, 2)), ("part", (1,))):
         (files / f"{name}.json").write_text(json.dumps(small_writes(*nodes)))
-    for a, b, what in (("whole", "part", "gone"), ("part", "whole", "new")):
+    for a, b, what in (("whole", "part", "resolved"), ("part", "whole", "new")):
         assert 0 == run(f"{a}.json", f"{b}.json")
         out = capsys.readouterr().out
         assert "No difference that is certain." in out
@@ -124,9 +124,9 @@ def test_a_job_that_is_none_or_several(files, capsys, monkeypatch, records, stat
     """What the site's server and the accounting know of it."""
     found = [Record.of({**record(llite(open=23)), "job": {**record()["job"], "id": name}})
              for name in records]
-    monkeypatch.setattr(diff, "records_of", lambda *_: (found, None))
-    monkeypatch.setattr(diff.unfinished, "reasons", lambda jobs, _: {jobs[0]: f"job {jobs[0]} is "
-                                                                              f"not known"})
+    monkeypatch.setattr(diff, "fetch_records", lambda *_: (found, None))
+    monkeypatch.setattr(diff.unfinished, "explain_missing_reports",
+                        lambda jobs, _: {jobs[0]: f"job {jobs[0]} is not known"})
     assert status == run("before.json", "4733")
     assert f"iostats: {said}\n" == capsys.readouterr().err
 

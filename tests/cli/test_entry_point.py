@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from processes import AFTER, BEFORE, Desk, write_tree
+from processes import AFTER, BEFORE, Desk, checked_out_commit, write_tree
 from trees import ROOT
 
 from iostats import __version__
@@ -76,10 +76,10 @@ def test_what_cannot_be_printed_is_a_line_and_a_status(desk, words, buffered):
 
 
 @pytest.mark.parametrize("words", [["iostats_client.py"], ["iostats_server.py"], ["-m", "iostats"]])
-def test_the_release_is_told(desk, words):
-    """That of the package, from one place."""
+def test_the_version_is_printed_with_the_commit(desk, words):
     done = in_shell(desk, "", [sys.executable, *words, "--version"])
-    assert (0, f"iostats {__version__}\n", "") == (done.returncode, done.stdout, done.stderr)
+    assert (0, f"iostats {__version__}{checked_out_commit()}\n", "") == (
+        done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "| true", ">/dev/full"])
@@ -104,7 +104,7 @@ def test_a_job_s_server_without_streams_writes_its_json(desk, streams):
     assert 1 == json.loads(path.read_text())["coverage"]["reported"]
 
 
-@pytest.mark.parametrize("limit", ["ulimit -n 12", "ulimit -v 22000", "ulimit -v 30000",
+@pytest.mark.parametrize("limit", ["ulimit -n 12", "ulimit -v 20000", "ulimit -v 30000",
                                    "ulimit -v 60000"])
 @pytest.mark.parametrize("words", [
     ["-I", "-S", "iostats_client.py", "show"], ["-I", "-S", "iostats_client.py", "doctor"],
@@ -162,6 +162,7 @@ def test_run_makes_the_record_once(desk, tmp_path, given):
             made.append("record")
             return super().record()
     given = {option: str(tmp_path / name) for option, name in given.items()}
-    run._print(Watched("4711", 1), config.Config(), {**given, "--output": str(tmp_path / "out")},
+    run._print_report(Watched("4711", 1), config.Config(),
+                      {**given, "--output": str(tmp_path / "out")},
                ["true"], print)
     assert ["record"] == made

@@ -13,19 +13,19 @@ from iostats.base.config import Config
 from iostats.base.errors import NotDelivered, UsageError
 from iostats.cli import event_servers
 from iostats.cli.event_output import MergedEvents, SeenEvents
-from iostats.cli.event_question import (
-    EventQuestion,
-    file_systems_of,
-    is_wanted,
-    kinds_of,
-    nodes_of,
-    params_of,
+from iostats.cli.event_selection import (
+    EventSelection,
+    is_selected,
+    make_params,
+    parse_file_systems,
+    parse_kinds,
+    parse_nodes,
 )
-from iostats.cli.event_servers import ServerCursor, page_of
-from iostats.events.event import as_json, latest
-from iostats.events.kinds import severity_of
+from iostats.cli.event_servers import ServerCursor, decode_page
+from iostats.events.event import as_json, merge_copies
+from iostats.events.kinds import parse_severity
 
-ALL = EventQuestion(None, None, 0, [], [], [], "")
+ALL = EventSelection(None, None, 0, [], [], [], "")
 
 
 class Server:
@@ -38,7 +38,7 @@ class Server:
     def learn(self, event):
         """It is told of an event, or has lost it and reads it again."""
         before = self.kept.get(event.id)
-        event = event if before is None else latest(before[1], event)
+        event = event if before is None else merge_copies(before[1], event)
         if before is None or event != before[1]:
             self.place += 1
             self.kept[event.id] = self.place, event
@@ -82,12 +82,12 @@ def test_each_event_is_shown_once_and_as_it_is_in_the_end(steps, first, second):
     def ask(number, to_the_end=False):
         while True:
             try:
-                page = cursors[number].ask()
+                page = cursors[number].fetch_page()
             except NotDelivered:
                 cursors[number].failed()
                 return
             for event, _ in page.events:
-                is_shown, is_update = seen.take(event)
+                is_shown, is_update = seen.add(event)
                 if is_shown:
                     shown.append((event.id, is_update))
                     last[event.id] = max(event.count, last.get(event.id, (0, False))[0]), (
@@ -127,18 +127,18 @@ def test_each_event_is_shown_once_and_as_it_is_in_the_end(steps, first, second):
     known = {}
     for server in servers:
         for _, event in server.kept.values():
-            known[event.id] = latest(known[event.id], event) if event.id in known else event
+            known[event.id] = merge_copies(known[event.id], event) if event.id in known else event
     once = [name for name, is_update in shown if not is_update]
     assert sorted(known) == sorted(once)
     assert {name: (event.count, event.over is not None) for name, event in known.items()} == last
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr("iostats.cli.event_output.MOST_SEEN", 3)
+    monkeypatch.setattr("iostats.cli.event_output.MAX_SEEN", 3)
     seen = SeenEvents()
-    assert [(True, False)] * 5 == [seen.take(an_event(number)) for number in range(5)]
-    assert [(False, False), (True, False)] == [seen.take(an_event(number)) for number in (4, 0)]
-    assert [an_event(4).id, an_event(0).id] == [name for name, _, _ in seen.kept(2)]
+    assert [(True, False)] * 5 == [seen.add(an_event(number)) for number in range(5)]
+    assert [(False, False), (True, False)] == [seen.add(an_event(number)) for number in (4, 0)]
+    assert [an_event(4).id, an_event(0).id] == [name for name, _, _ in seen.latest(2)]
 
 
 def test_a_server_that_always_begins_anew_is_given_up():
@@ -150,9 +150,9 @@ def test_a_server_that_always_begins_anew_is_given_up():
         asked.append(1)
         return {"events": [], "next": 0, "more": False, "time": NOON, "places": str(len(asked))}
     server.ask = ask
-    with pytest.raises(NotDelivered, match="begins its numbers of events anew all the time"):
+    with pytest.raises(NotDelivered, match="restarts its numbering of events again and again"):
         for _ in range(100):
-            cursor.ask()
+            cursor.fetch_page()
     assert 6 == len(asked)
 
 
@@ -160,9 +160,9 @@ def test_the_last_of_merged_events_are_those_of_the_latest_time():
     merged = MergedEvents()
     for number, at in ((1, 7), (2, 3), (3, 5), (1, 7)):
         merged.add(an_event(number, at=NOON + at), {})
-    assert [3, 5, 7] == [event.time - NOON for event in merged.in_order()]
-    assert [5, 7] == [event.time - NOON for event in merged.in_order(2)]
-    assert [7, 5] == [event.time - NOON for event in merged.in_order(2, is_reversed=True)]
+    assert [3, 5, 7] == [event.time - NOON for event in merged.sort_events()]
+    assert [5, 7] == [event.time - NOON for event in merged.sort_events(2)]
+    assert [7, 5] == [event.time - NOON for event in merged.sort_events(2, is_reversed=True)]
 
 
 VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
@@ -175,16 +175,16 @@ VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | 
 @given(VALUES)
 def test_any_answer_is_a_page_or_an_error_of_one_line(answer):
     try:
-        page = page_of(answer, "a")
+        page = decode_page(answer, "a")
     except NotDelivered as error:
-        assert "answers in another form" in str(error) and "\n" not in str(error)
+        assert "unexpected format of the answer" in str(error) and "\n" not in str(error)
     else:
         assert isinstance(page.next, int) and isinstance(page.more, bool)
 
 
 @given(VALUES)
 def test_any_event_is_shown_or_said(value):
-    found = page_of({"events": [value], "next": 7, "more": False, "time": 7}, "a")
+    found = decode_page({"events": [value], "next": 7, "more": False, "time": 7}, "a")
     assert 1 == len(found.events) + bool(found.bad) and "\n" not in found.bad
 
 
@@ -192,7 +192,7 @@ def test_names_of_clients_stand_beside_them():
     event = an_event(1, clients=("10.9.0.11@o2ib2", "10.9.0.12@o2ib2"))
     answer = {"events": [{**as_json(event), "clients_names": ["nid7", "a\x1bb"]}], "next": 7,
               "more": False, "time": 7}
-    assert [(event, {"10.9.0.11@o2ib2": "nid7", "10.9.0.12@o2ib2": "a\\x1bb"})] == page_of(
+    assert [(event, {"10.9.0.11@o2ib2": "nid7", "10.9.0.12@o2ib2": "a\\x1bb"})] == decode_page(
         answer, "a").events
 
 
@@ -203,13 +203,13 @@ def test_names_of_clients_stand_beside_them():
     ("[fe80::1]:8980", "http://[fe80::1]:8980")])
 def test_a_servers_name_says_what_it_is(text, name):
     config = Config()
-    config.take("site.host", "mgmt1:4711", "test")
-    assert name == event_servers.server_of(text, config).name
+    config.set_value("site.host", "mgmt1:4711", "test")
+    assert name == event_servers.parse_server(text, config).name
 
 
 def test_another_scheme_than_http_is_refused():
     with pytest.raises(UsageError, match="expected HOST, HOST:PORT or http://HOST:PORT, got 'htt"):
-        event_servers.server_of("https://mds1:8980", Config())
+        event_servers.parse_server("https://mds1:8980", Config())
 
 
 @pytest.mark.parametrize("question, is_one", [
@@ -222,14 +222,14 @@ def test_another_scheme_than_http_is_refused():
     (ALL._replace(file_systems=["home", "scratch"]), True)])
 def test_what_this_machine_finds_is_chosen_by_the_same_rule(question, is_one):
     event = an_event(1, clients=("nid8",), over=NOON + 43)
-    assert is_one == is_wanted(event, question)
+    assert is_one == is_selected(event, question)
 
 
 def test_a_question_has_what_was_chosen():
-    assert {"severity": 0} == params_of(ALL)
+    assert {"severity": 0} == make_params(ALL)
     assert {"severity": 1, "since": 0.0, "nodes": ["a1", "a2"], "kinds": ["lbug"], "job": "4711",
-            "file_systems": ["home"]} == params_of(EventQuestion(
-                0.0, None, severity_of("W", "--severity"), file_systems_of(["home", " home"]),
-                nodes_of(["a[1-2]"]), kinds_of(["lbug,"]), "4711"))
+            "file_systems": ["home"]} == make_params(EventSelection(
+                0.0, None, parse_severity("W", "--severity"), parse_file_systems(["home", " home"]),
+                parse_nodes(["a[1-2]"]), parse_kinds(["lbug,"]), "4711"))
     with pytest.raises(UsageError, match="--node: expected a node list"):
-        nodes_of(["a[2-1]"])
+        parse_nodes(["a[2-1]"])

@@ -14,8 +14,8 @@ import sys
 import time
 
 import pytest
-from told_collector import NOON, ToldCollector, an_event
 from processes import REPOSITORY, Done, Listener, free_port, http_answer, until
+from told_collector import NOON, ToldCollector, an_event
 
 from iostats.events.event import from_json
 
@@ -155,10 +155,8 @@ def test_json_is_an_object_a_line(one):
 def test_a_kind_is_explained_once(one):
     one.tell(an_event(5, "lbug", NOON + 8))
     lines = run(*of(one), *SINCE, "-x", "-p", "fatal", COLUMNS="80").out.splitlines()
-    assert "    what: Lustre found itself in a state that cannot be; the thread, or the" == (
-        lines[1])
-    assert "          node, stands still" == lines[2]
-    assert lines[3].startswith("    why:  ") and 80 >= max(map(len, lines))
+    assert "    what: An assertion of Lustre failed; the thread, or the node, hangs" == lines[1]
+    assert lines[2].startswith("    why:  ") and 80 >= max(map(len, lines))
     assert 1 == sum(line.startswith("    do:   ") for line in lines)
     assert f"{DAY} 12:00:08 FATAL oss1     lbug scratch-OST0003: event 5" == lines[-1]
 
@@ -302,13 +300,13 @@ def test_none_that_answers_is_an_error(two):
     ((403, b""), "this address is not in the collector's [collector] allow"),
     ((200, b'{"error": {"code": -32601, "message": "no \\u001b method"}}'),
      "the collector refused: no \\x1b method"),
-    ((200, b'{"result": 7}'), "answers in another form"),
+    ((200, b'{"result": 7}'), "unexpected format of the answer"),
     ((200, b'{"result": {"events": 7, "next": 0, "more": false, "time": 7}}'),
-     "answers in another form"),
+     "unexpected format of the answer"),
     ((200, b'{"result": {"events": [], "next": 0, "more": true, "time": 7}}'),
-     "announces more events, but none behind place 0"),
+     "announces more events, but none after place 0"),
     ((200, b'{"result": {"events": [], "next": 1e999, "more": false, "time": 7}}'),
-     "answers in another form"),
+     "unexpected format of the answer"),
 ], ids=["text", "404", "deep", "403", "error", "number", "no list", "endless", "infinite"])
 def test_a_bad_answer_is_one_line(two, answer, why):
     a, _ = two
@@ -339,7 +337,7 @@ def test_one_bad_event_does_not_hide_the_others(two):
 
 def test_what_a_server_dropped_is_said(one):
     one.dropped = 41
-    assert f"iostats: {one.name}: 41 events were dropped there for lack of room" == run(
+    assert f"iostats: {one.name}: 41 events were dropped there for lack of space" == run(
         *of(one), *SINCE).line
 
 
@@ -347,8 +345,8 @@ def test_a_user_who_does_not_see_all_is_told_so(one):
     one.of_user = "alice"
     done = run(*of(one))
     assert (0, "-- No events --\n") == (done.status, done.out)
-    assert (f"iostats: {one.name}: alice sees there what storage servers tell of targets, and with "
-            f"-j what happened to the nodes of a job of their own; root and [site] readers see "
+    assert (f"iostats: {one.name}: alice sees there the storage servers' events of targets, "
+            f"and with -j the events of the nodes of an own job; root and [site] readers see "
             f"all") == done.line
 
 
@@ -441,7 +439,7 @@ def test_what_came_while_a_server_was_away_is_fetched(two, follow):
     away, back = shown.err.splitlines()
     assert re.fullmatch(f"iostats: no answer from the collector {re.escape(b.name)}: "
                         "Connection (refused|reset by peer); trying again", away)
-    assert f"iostats: {b.name} answers again; 1 event came meanwhile" == back
+    assert f"iostats: {b.name} answers again; 1 event arrived in between" == back
 
 
 def test_one_that_is_away_at_the_beginning_is_asked_when_it_comes(two, follow):

@@ -137,9 +137,9 @@ def test_nodes_that_are_not_connected(site):
     heading, _, row, *notes = done.out.splitlines()
     assert "Node Targets Since Down State Why".split() == heading.split()
     assert "nid00008 2 of scratch".split() == row.split()[:4]
-    assert "evicted evicted by oss1 (silent); not heard of since" == " ".join(row.split()[6:])
+    assert "evicted evicted by oss1 (silent); no report since" == " ".join(row.split()[6:])
     assert time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now - 60)) == row.split()[4]
-    assert ["note: oss1: health_check says NOT HEALTHY",
+    assert ["note: oss1: health_check reports NOT HEALTHY",
             "note: oss1: scratch-OST0004 is recovering",
             "note: oss1: its kernel's log is not read (/dev/kmsg: Permission denied): evictions "
             "there may be missing"] == notes
@@ -147,9 +147,9 @@ def test_nodes_that_are_not_connected(site):
         line.split("|")[::2] for line in down(
             site, "-P", "-n", "-o", "Node,FileSystem,Targets").out.splitlines())
     assert 2 == len(json.loads(down(site, "--json").out)["down"])
-    assert "no connection was lost since" in down(site, "nid00007").out
-    assert "no connection was lost since" in down(site, "-S", "now-10").out
-    assert "no connection was lost since" in down(site, "-f", "home").out
+    assert "all connections lost since" in down(site, "nid00007").out
+    assert "all connections lost since" in down(site, "-S", "now-10").out
+    assert "all connections lost since" in down(site, "-f", "home").out
 
 
 def test_a_node_that_is_back_is_not_listed(site):

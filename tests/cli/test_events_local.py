@@ -177,8 +177,8 @@ def test_a_user_of_a_node_is_told_what_only_root_may_read(root, tmp_path):
     for state in root.rglob("state"):
         state.chmod(0o600)
     done = run("--root", root, client=client, before=AS_NOBODY, python="/usr/bin/python3")
-    assert "iostats: how this node stands with 2 targets cannot be read: Permission denied" == (
-        done.line)
+    assert ("iostats: the connections of this node to 2 targets cannot be read: Permission denied"
+            ) == done.line
 
 
 def test_no_directory_is_one_line(tmp_path):

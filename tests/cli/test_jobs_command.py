@@ -22,13 +22,12 @@ from site_inside import answer_to
 from test_client import python_for_nobody
 from test_munge import NOBODY, as_root, munged  # noqa: F401
 
+from iostats.answers.site_server import SiteServer
 from iostats.cli import jobs, list_options
 from iostats.cli.site_client import ask_site
 from iostats.report import job_fields
 from iostats.server.rpc_server import Caller
-from iostats.site import job_index
-from iostats.site.receive import SiteServer
-from iostats.site.store import Store
+from iostats.store.record_store import Store
 
 START = 1_760_664_990.0            # 2025-10-17T01:36:30 UTC, give or take what clocks differ by
 UTC = {"TZ": "UTC"}
@@ -220,7 +219,7 @@ def test_a_long_list_is_asked_for_in_parts(site, monkeypatch, capsys):
         asked_for.append(params["limit"])
         return ask_site(config, method, params)
     monkeypatch.setattr(jobs, "ask_site", pieces)
-    monkeypatch.setattr(job_index, "MOST_ROWS", 2)
+    monkeypatch.setattr(job_fields, "MOST_ROWS", 2)
     assert 0 == jobs.main(["--config", str(site.cfg), "-nPD", "-o", "JobID", *ALL])
     assert ["4711", "100_1", "100_2", "4717", "4717", "4717", "4719"] == (
         capsys.readouterr().out.split())
@@ -245,7 +244,10 @@ def test_json_has_what_was_counted(site):
         "read_bytes": 892_338_176, "write_bytes": 0, "opens": 0, "creates": 0, "operations": 0,
         "lower_bound": True, "too_low": ["read_bytes", "write_bytes", "opens", "creates",
                                          "operations"], "too_high": [],
-        "source": "nodes", "net_read_bytes": None, "net_write_bytes": None,
+        "nfs_read_bytes": None, "nfs_write_bytes": None, "disk_read_bytes": None,
+        "disk_write_bytes": None, "gpfs_read_bytes": None, "gpfs_write_bytes": None,
+        "source": "nodes", "net_read_bytes": None,
+        "net_write_bytes": None,
         "net_lower_bound": False, "server_read_bytes": None, "server_write_bytes": None,
         "server_operations": None, "server_lower_bound": False,
         "by_node_read_bytes": None, "by_node_read_bytes_max": None,
@@ -266,9 +268,9 @@ IS_OF_KIND = {
 
 
 def test_the_documents_table_is_what_json_has(site):
-    """Each member, and the kind that docs/jobs.md says."""
+    """Each member, and the kind that docs/reference/jobs.md says."""
     rows = re.findall(r"(?m)^\| (\w+) \| `(\w+)` \| ([^|]+) \|",
-                      (REPOSITORY / "docs" / "jobs.md").read_text())
+                      (REPOSITORY / "docs" / "reference" / "jobs.md").read_text())
     kinds = {name: form.strip() for _, name, form in rows if form.strip() != "the same"}
     found = site.rows(*ALL)
     assert len(found) == 5
@@ -292,7 +294,7 @@ def test_other_users_are_told_that_they_see_their_own_jobs(site, tmp_path):
     try:
         error = answer(Caller("nid1", NOBODY), users=["bob", "alice", "nobody"])["error"]
         assert error["message"].startswith(
-            "expected your own jobs, of user nobody, got a question for those of alice, bob, which "
+            "expected your own jobs, of user nobody, got a query of those of alice, bob, for which "
             "root and [site] readers")
         for caller in (Caller("nid1", NOBODY), Caller("nid1", 0), Caller("nid1", None)):
             assert none == answer(caller, users=["nobody"])["result"]
@@ -345,7 +347,7 @@ class TestTwoUsers:
                 done = as_nobody(*options, "-u", "alice,nobody")
                 assert (3, "") == (done.status, done.out)
                 assert ("the server refused `jobs`: expected your own jobs, of user nobody, got a "
-                        "question for those of alice, which root and [site] readers may ask"
+                        "query of those of alice, for which root and [site] readers are allowed"
                         ) in done.line
         finally:
             shutil.rmtree(home)
@@ -473,7 +475,8 @@ def test_the_help_names_every_option_and_fits_a_terminal(site):
     assert 0 == done.status and done.out.startswith("usage: iostats jobs")
     assert max(map(len, done.out.splitlines())) <= 80
     taken = {name for names, _ in (
-        *list_options.VALUES, *list_options.LISTS, *list_options.FLAGS, *jobs.LISTS, *jobs.FLAGS)
+        *list_options.TIMES, *list_options.VALUES, *list_options.LISTS, *list_options.FLAGS,
+        *jobs.LISTS, *jobs.FLAGS)
         for name in names}
     named = set(re.findall(r"(?<![\w-])(--?[a-zA-Z][a-z0-9]*)\b(?!\w)", jobs.HELP.partition(
         "examples:")[0])) - {"-FIELD", "-10", "-h", "--help"}
@@ -483,11 +486,11 @@ def test_the_help_names_every_option_and_fits_a_terminal(site):
 
 def test_the_fields_are_listed(site):
     done = site.list("--helpformat")
-    assert (0, job_fields.field_help()) == (done.status, done.out)
+    assert (0, job_fields.format_field_help()) == (done.status, done.out)
     assert done.out == site.list("-e").out
 
 
 def test_jobs_is_in_the_usage_of_iostats(site):
     done = subprocess.run([sys.executable, "-m", "iostats", "--help"], cwd=REPOSITORY,
-                          capture_output=True, text=True, timeout=30, env=dict(os.environ))
+                          capture_output=True, text=True, timeout=100, env=dict(os.environ))
     assert "iostats jobs [options]" in done.stdout

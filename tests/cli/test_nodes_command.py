@@ -9,7 +9,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 
+import events_messages
 import pytest
 from processes import REPOSITORY, until
 from site_desk import SiteDesk
@@ -17,8 +19,9 @@ from site_inside import answer_to
 from test_munge import NOBODY
 
 from iostats.cli import list_options, nodes
-from iostats.report import node_fields
+from iostats.report import node_list
 from iostats.server.rpc_server import Caller
+from iostats.wire import client, protocol
 
 ONE, RAIL, OTHER = "10.0.0.1@o2ib", "10.0.0.1@o2ib1", "10.0.0.7@o2ib"
 NODE = "nid001"                     # of ONE and RAIL
@@ -37,6 +40,8 @@ def site(tmp_path_factory):
         (desk.directory / "nids").write_text(f"# NID NAME\n{ONE} {NODE}\n{RAIL} {NODE}\n")
         desk.configure(harvest_interval=1, clients_names=desk.directory / "nids")
         desk.server = desk.site()
+        report_lnet(desk, "oss1", "scratch-OST0003", 100, {ONE: (23, -31), RAIL: (2, -41)})
+        report_lnet(desk, "mds1", "scratch-MDT0000", 10, {ONE: (7, -7)})
         until(lambda: desk.clients("oss1", "scratch", {
             ONE: (0, 20 * MIB, 0, 34, 3, 0), RAIL: (0, 3 * MIB, 0, 3, 0, 0),
             OTHER: (53_000, 0, 7, 0, 0, 0), "0@lo": (0, 61 * MIB, 0, 61, 0, 0)})["taken"],
@@ -45,6 +50,28 @@ def site(tmp_path_factory):
         until(lambda: [0, 41] == [row["mdt_operations"] for row in listed(desk)],
               what="the sweep of mds1")
         yield desk
+
+
+def report_lnet(desk, node, target, per_s, short_peers):
+    """
+    Two statuses of a storage server, 60 s apart, which are not late in this test: it sends `per_s`
+    messages each second in o2ib, drops one and resends 2.
+    """
+    def status(seconds):
+        counts = {"sent": per_s * seconds, "received": 0, "routed": 0, "dropped": seconds}
+        return {"targets": {target: {"state": "up", "clients": 3}}, "lnet": {
+            **counts, **{f"{name}_bytes": 59 * count for name, count in counts.items()},
+            "waiting": 37, "down": [], "resent": 2 * seconds, "response_timeouts": 0,
+            "credits": {"o2ib": {"waiting": 37, "lowest": -11, "peers": 3, "waiting_peers": 2,
+                                 "peer_waiting": sum(now for now, _ in short_peers.values()),
+                                 "peer_lowest": min(low for _, low in short_peers.values())}},
+            "short_peers": short_peers}}
+    now = time.time()
+    for seconds in (4100, 4160):
+        [message] = events_messages.params([], node, made_at=now - 4160 + seconds,
+                                           status=status(seconds), every=3600)
+        assert client.call("127.0.0.1", desk.port, protocol.SITE, desk.signs(), node,
+                           "packed_events", message)["taken"]
 
 
 def done(desk, *arguments, env=UTC):
@@ -70,7 +97,7 @@ def test_a_table_for_people_has_its_time_and_its_notes(site):
     found = done(site, "--sort", "-ReadBytes", "-S", "today")
     title, heading, dashes, first, second, *notes = found.out.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT00:00:00 to \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", title)
-    assert node_fields.DEFAULT.split(",") == heading.split() and set(dashes) == {"-", " "}
+    assert node_list.DEFAULT.split(",") == heading.split() and set(dashes) == {"-", " "}
     assert (OTHER, NODE) == (first.split()[0], second.split()[0])
     assert "51.8 KiB" in first and "23.0 MiB" in second
     assert (">=" in first) == any("not read before" in note for note in notes)
@@ -80,8 +107,8 @@ def test_what_nobody_knows_is_unknown_and_says_so(site):
     found = done(site, "-P", "-n", "-o", "Node,ReadBytes,Note", "nid[001-003]")
     first, *others = found.out.splitlines()
     assert first.startswith(f"{NODE}|")
-    assert ["nid002|-|no client is known by this name or NID",
-            "nid003|-|no client is known by this name or NID"] == others
+    assert ["nid002|-|no client has this name or NID",
+            "nid003|-|no client has this name or NID"] == others
 
 
 def test_rows_can_be_chosen(site):
@@ -123,7 +150,7 @@ def test_json_is_one_document(site):
     answer = json.loads(done(site, "--json", NODE).out)
     assert {"schema", "since", "until", "swept", "nodes", "count", "next"} == set(answer)
     [row] = answer["nodes"]
-    assert {*node_fields.NAMES, "at_most"} == set(row)
+    assert {*node_list.NAMES, "at_most"} == set(row)
     assert (23 * MIB, 37, 41, [ONE, RAIL]) == (
         row["write_bytes"], row["writes"], row["mdt_operations"], row["nids"])
 
@@ -131,7 +158,7 @@ def test_json_is_one_document(site):
 @pytest.mark.parametrize("columns", [80, 120, 200])
 def test_a_pipe_has_all_columns_whatever_the_width(site, columns):
     found = done(site, env={"COLUMNS": str(columns), **UTC})
-    assert node_fields.DEFAULT.split(",") == found.out.splitlines()[1].split()
+    assert node_list.DEFAULT.split(",") == found.out.splitlines()[1].split()
 
 
 def test_top_and_query_have_the_clients_too(site):
@@ -154,11 +181,30 @@ def test_top_and_query_have_the_clients_too(site):
     assert 3 == found.status and "clients are not counted by job" in found.line
 
 
+def test_credits_of_a_nodes_addresses_are_in_its_row(site):
+    """Of NODE wait 23, 2 and 7; OTHER has always had credits, as all that had too few are known."""
+    found = done(site, "-P", "-n", "-o", "Node,Waiting,MinCredits", NODE, OTHER, "nid002")
+    assert [[OTHER, "0", "-"], [NODE, "32", "-41"], ["nid002", "-", "-"]] == [
+        line.split("|") for line in found.out.splitlines()]
+
+
+def test_top_by_lnet_has_what_storage_servers_report_of_it(site):
+    """The sums of both storage servers."""
+    found = site.iostats("top", "--once", "--by", "lnet", env={"COLUMNS": "160", **UTC})
+    lines = found.out.splitlines()
+    [heading] = [line for line in lines if line.startswith("LNET")]
+    assert heading.split("CLIENTS")[1].split() == [
+        "SENT/S", "RECV/S", "DROPPED/S", "RESENT/S", "WAITING", "CREDITS", "MIN"]
+    assert {"o2ib": ["2", "110.0", "0.0", "2.0", "4.0", "106", "-41"]} == {
+        line.split()[0]: line.split()[-7:] for line in lines if line.startswith("o2ib")}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 def test_ordinary_users_are_refused_and_readers_are_not(inside):
     def asked(uid, method, **params):
         return answer_to(inside.server, Caller("login1", uid), method, **params)
-    for method, params in (("nodes", {"since": 0.0}), ("query", {"level": "f"})):
+    for method, params in (("nodes", {"since": 0.0}), ("query", {"level": "f"}),
+                           ("load", {"by": "lnet"})):
         error = asked(NOBODY, method, **params)["error"]["message"]
         assert "expected root or one of [site] readers" in error and "nobody" in error
         assert "expected root" not in asked(0, method, **params)["error"]["message"]
@@ -170,8 +216,9 @@ def test_the_help_names_every_option_and_fits_a_terminal(site):
     found = done(site, "--help")
     assert 0 == found.status and found.out.startswith("usage: iostats nodes")
     assert max(map(len, found.out.splitlines())) <= 80
-    taken = {name for names, _ in (*list_options.VALUES, *list_options.LISTS, *list_options.FLAGS,
-                                   *nodes.VALUES, *nodes.FLAGS) for name in names}
+    taken = {name for names, _ in (*list_options.TIMES, *list_options.VALUES,
+                                   *list_options.LISTS, *list_options.FLAGS,
+                                   *list_options.BY_FILE_SYSTEM, *nodes.FLAGS) for name in names}
     named = set(re.findall(r"(?<![\w-])(--?[a-zA-Z][a-z0-9-]*)\b(?!\w)", nodes.HELP.partition(
         "examples:")[0])) - {"-FIELD", "-30", "-h", "--help"}
     assert named == taken
@@ -179,10 +226,19 @@ def test_the_help_names_every_option_and_fits_a_terminal(site):
 
 def test_the_fields_are_listed(site):
     found = done(site, "--helpformat")
-    assert (0, node_fields.TABLE.help()) == (found.status, found.out)
+    assert (0, node_list.TABLE.help()) == (found.status, found.out)
 
 
 def test_nodes_is_in_the_usage_of_iostats():
     found = subprocess.run([sys.executable, "-m", "iostats", "--help"], cwd=REPOSITORY,
-                           capture_output=True, text=True, timeout=30, env=dict(os.environ))
+                           capture_output=True, text=True, timeout=100, env=dict(os.environ))
     assert "iostats nodes [options]" in found.stdout
+
+
+@pytest.mark.parametrize("following", [0, float("nan")], ids=["the same", "no number"])
+def test_an_answer_that_never_ends_is_refused(site, monkeypatch, capsys, following):
+    def ask(config, method, params, within_s):
+        return {"nodes": [{}], "next": following, "until": 1.0}
+    monkeypatch.setattr(nodes, "ask_site", ask)
+    assert 3 == nodes.main(["--config", str(site.cfg)])
+    assert "a list of nodes cannot be shown" in capsys.readouterr().err

@@ -17,8 +17,9 @@ from processes import REPOSITORY, Done, until
 from site_desk import SiteDesk, script
 from storage import StorageServer, moved
 
+from iostats.cli import query
 from iostats.cli.query import main
-from iostats.site.resets.gaps import CLEARED
+from iostats.harvest.resets.gaps import CLEARED
 
 
 @pytest.fixture(scope="module")
@@ -76,23 +77,28 @@ def test_a_terminal_of_any_width_has_whole_numbers(site, level, columns):
         assert any("51.8 KiB" in line for line in lines)
 
 
-def test_an_answer_goes_on_in_pages(site):
-    """Four rows: one by one, and all of them."""
-    found = []
-    for page in range(1, 5):
-        done = site.iostats("query", "a", "--json", "--count", "1", "--page", str(page))
-        answer = json.loads(done.out)
-        assert 4 - page == answer["left_off"]
-        found += answer["rows"]
-
+def test_the_first_rows_are_those_of_the_whole_answer(site, monkeypatch, capsys):
+    """Four rows: up to so many, also fetched one by one."""
     def keys(rows):
         return [(row["job"], row["target"], row["requests"]) for row in rows]
-    assert keys(rows(site, "a", "--all")) == keys(found) == keys(rows(site, "a"))
-    done = site.iostats("query", "a", "--count", "3")
-    assert "(1 more row: --page 2, or --all)" in done.out.splitlines()
-    done = site.iostats("query", "a", "--count", "3", "--page", "3")
-    assert (2, "iostats: --page: expected a number from 1 to 2, got 3: there are no more rows") == (
-        done.status, done.line)
+    whole = keys(rows(site, "a"))
+    assert 4 == len(whole)
+    for limit in range(1, 5):
+        answer = json.loads(site.iostats("query", "a", "--json", "--limit", str(limit)).out)
+        assert (whole[:limit], 4 - limit) == (keys(answer["rows"]), answer["left_off"])
+    assert "(1 more)" in site.iostats("query", "a", "--limit", "3").out.splitlines()
+    fetched = []
+
+    def ask(config, method, params, within_s):
+        fetched.append((params["count"], params["after"]))
+        at = params["after"] or 0
+        return {"rows": [{"job": str(4711 + at)}], "left_off": 6 - at, "level": "a",
+                "next": at + 1 if at < 6 else None}
+    monkeypatch.setattr(query, "ask_site", ask)
+    parts = query._fetch_rows(None, {"level": "a"}, 23)
+    assert [str(4711 + number) for number in range(7)] == [row["job"] for row in parts["rows"]]
+    assert [(23 - number, number or None) for number in range(7)] == fetched
+    assert 3 == len(query._fetch_rows(None, {"level": "a"}, 3)["rows"])
 
 
 def test_what_a_silent_storage_server_may_add_to_says_so(tmp_path):
@@ -122,7 +128,7 @@ def test_what_a_silent_storage_server_may_add_to_says_so(tmp_path):
         assert ">= 23.0 MiB" in found
         assert re.search(r"(?m)^note: scratch: MDT0000: no sweep of mds1 for \d+ s; numbers are "
                          r"lower bounds \(>=\)$", found)
-        found = desk.iostats("top", "--once", "--by", "server").out
+        found = desk.iostats("top", "--once", "--by", "storage-server").out
         [dead], [alive] = ([line.split() for line in found.splitlines() if line.startswith(name)]
                            for name in ("mds1", "oss1"))
         assert ["scratch", "-", "-", "-", "-"] == dead[1:6] and ">=" not in "".join(alive)
@@ -232,7 +238,7 @@ def test_a_report_of_a_job_that_still_runs_names_the_command_that_has_its_number
     done = site.iostats("report", "4711")
     assert (1, "") == (done.status, done.out)
     assert ("iostats: job 4711 has no report yet: it is running, or its numbers are not final; "
-            "`iostats query jobs --job 4711` has what the storage servers have counted"
+            "`iostats query jobs --job 4711` has the storage servers' counts"
             ) == done.line
     assert "iostats: no record of job cp.0" == site.iostats("report", "cp.0").line
 
@@ -259,7 +265,7 @@ def test_a_server_without_sweeps_says_what_to_do(tmp_path):
         desk.site()
         for role in (("query", "a"), ("top", "--once")):
             done = desk.iostats(*role)
-            assert 3 == done.status and "has `iostats harvest` been started there?" in done.line
+            assert 3 == done.status and "is `iostats harvest` running there?" in done.line
 
 
 def test_munge_or_not_a_user_without_the_secret_is_refused(tmp_path):
@@ -272,9 +278,7 @@ def test_munge_or_not_a_user_without_the_secret_is_refused(tmp_path):
 
 @pytest.mark.parametrize("arguments, why", [
     ((), "LEVEL: expected one of a b c d e f targets"), (("g",), "got g"), (("a", "b"), "got a b"),
-    (("a", "--sort", "x"), "--sort: expected write"), (("a", "--count", "0"), "--count: expected"),
-    (("a", "--page", "0"), "--page: expected a number from 1"),
-    (("a", "--all", "--count", "5"), "--all: expected neither --count nor --page"),
+    (("a", "--sort", "x"), "--sort: expected write"), (("a", "--limit", "0"), "--limit: expected"),
     (("a", "--json", "--csv"), "expected --json or --csv, got both"),
     (("a", "--bogus"), "unrecognized arguments: --bogus")])
 def test_bad_usage_is_one_line_and_2(capsys, arguments, why):
@@ -326,19 +330,11 @@ def test_to_add_a_level_is_to_add_a_row(tmp_path):
         assert ["KIND", "FS", "WR_MiB/S"] == desk.iostats(
             "top", "--once", "--by", "kind",
             env={**env, "COLUMNS": "120"}).out.splitlines()[1].split()[:3]
-        assert "target, fs or kind (OST or MDT)" in re.sub(
+        assert ("target, fs, lnet (networks of clients, where storage servers count by client) or "
+                "kind (OST or MDT)") in re.sub(
             r"\s+", " ", desk.iostats("top", "--help", env=env).out)
         assert "  k  kinds              totals of OSTs and MDTs" in desk.iostats(
             "query", "--help", env=env).out.splitlines()
         assert desk.iostats("top", "--by", "usr", env=env).line == (
-            "iostats: --by: expected job, user, node, storage-server, target, fs, kind, got 'usr'")
-
-
-def test_the_former_name_of_storage_servers_is_accepted_and_the_new_one_is_named(site):
-    rows = {}
-    for name, said in (("storage-server", ""),
-                       ("server", "iostats: --by server: the name is now storage-server\n")):
-        done = site.iostats("top", "--once", "--json", "--by", name)
-        assert (0, said) == (done.status, done.err)
-        rows[name] = [row["server"] for row in json.loads(done.out)["rows"]]
-    assert ["oss1"] == rows["server"] == rows["storage-server"]
+            "iostats: --by: expected job, user, node, storage-server, target, fs, lnet, "
+            "kind, got 'usr'")

@@ -119,7 +119,7 @@ def test_of_a_site_without_a_record_the_latest_is_a_line(tmp_path):
     with SiteDesk(tmp_path) as desk:
         desk.site()
         done = desk.iostats("report", "--latest", "10")
-        assert (0, "", "iostats: there is no record yet that you may see\n") == (
+        assert (0, "", "iostats: there is no record yet that you may read\n") == (
             done.status, done.out, done.err)
 
 
@@ -354,8 +354,8 @@ def test_a_report_as_text_imports_no_more_than_it_needs():
     done = subprocess.run([
         sys.executable, "-c", "import sys\nimport iostats.cli.report\n"
         "print(*sorted(set(sys.modules) & {'tabulate', 'msgspec', 'rich', 'ClusterShell', 'jinja2',"
-        " 'numpy', 'asyncio', 'dataclasses', 'typing', 'inspect', 'logging', 'csv', 'email',"
+        " 'numpy', 'asyncio', 'dataclasses', 'inspect', 'logging', 'csv', 'email',"
         " 'hashlib', 'http.client', 'http.server', 'urllib.request', 'importlib.metadata',"
-        " 'sqlite3'}))"],
+        " 'random', 'sqlite3', 'statistics'}))"],
         cwd=REPOSITORY, capture_output=True, text=True)
     assert ("\n", "", 0) == (done.stdout, done.stderr, done.returncode)

@@ -2,7 +2,7 @@
 import io
 import sys
 
-from iostats.cli.parser import say
+from iostats.cli.parser import print_message
 
 
 class Pieces(io.StringIO):
@@ -20,5 +20,5 @@ class Pieces(io.StringIO):
 def test_a_line_is_written_in_one_piece_with_its_end(monkeypatch):
     """Else what another thread says at the same moment is in the middle of it."""
     monkeypatch.setattr(sys, "stderr", Pieces())
-    say("etcd is away\x1b[2J")
+    print_message("etcd is away\x1b[2J")
     assert ["iostats: etcd is away\\x1b[2J\n"] == [text for text in sys.stderr.pieces if text]

@@ -129,10 +129,3 @@ def test_a_store_that_cannot_be_seen_is_not_told_to_be_away(path, capsys):
     for options in ((), ("--rebuild",)):
         assert 1 == run(path + "/site.sqlite", *options)
         assert f"iostats: {path}/site.sqlite: Not a directory\n" == capsys.readouterr().err
-
-
-def test_the_old_name_of_rebuild_is_accepted_and_says_so(path, capsys):
-    assert 0 == run(path, "--begin-anew")
-    out, err = capsys.readouterr()
-    assert f"{path}: rebuilt; the old one is " in out
-    assert "iostats: --begin-anew: the name is now --rebuild\n" == err

@@ -14,7 +14,7 @@ import termios
 import pytest
 from processes import REPOSITORY
 
-from iostats.cli.terminal_form import screen_of
+from iostats.cli.terminal_form import detect_screen
 
 UTF8 = {"LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
 
@@ -55,7 +55,7 @@ def in_environment(monkeypatch):
 ], ids=str)
 def test_a_terminal(terminal, in_environment, environment, is_ascii, has_colours, width):
     in_environment(**environment)
-    found = screen_of(terminal)
+    found = detect_screen(terminal)
     assert (is_ascii, has_colours, width) == (
         found.is_ascii, found.paint is not None, found.width)
     if has_colours:
@@ -65,7 +65,7 @@ def test_a_terminal(terminal, in_environment, environment, is_ascii, has_colours
 def test_a_terminal_of_no_width_is_taken_for_80(terminal, in_environment):
     in_environment(**UTF8)
     fcntl.ioctl(terminal.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
-    assert 80 == screen_of(terminal).width
+    assert 80 == detect_screen(terminal).width
 
 
 @pytest.mark.parametrize("encoding, locale, is_ascii", [
@@ -73,22 +73,23 @@ def test_a_terminal_of_no_width_is_taken_for_80(terminal, in_environment):
 def test_a_pipe_is_a_log(in_environment, encoding, locale, is_ascii):
     """Plain, in 80 columns, whatever TERM says."""
     in_environment(TERM="xterm", LC_ALL=locale)
-    found = screen_of(io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    found = detect_screen(io.TextIOWrapper(io.BytesIO(), encoding=encoding))
     assert (80, is_ascii, None, "grid") == found
     in_environment(TERM="xterm", LC_ALL=locale, COLUMNS="132")
-    assert 132 == screen_of(io.TextIOWrapper(io.BytesIO(), encoding=encoding)).width
+    assert 132 == detect_screen(io.TextIOWrapper(io.BytesIO(), encoding=encoding)).width
 
 
 def test_a_file_is_plain(in_environment):
     """A job's server writes UTF-8 to it; what COLUMNS is in a job's environment is no matter."""
     in_environment(**UTF8, COLUMNS="132")
-    assert (80, False, None, "grid") == screen_of(None)
+    assert (80, False, None, "grid") == detect_screen(None)
     in_environment()
-    assert (80, True, None, "grid") == screen_of(None)
+    assert (80, True, None, "grid") == detect_screen(None)
 
 
 def test_rich_is_imported_for_terminals_alone():
-    code = ("import sys; from iostats.cli.terminal_form import screen_of; screen_of(sys.stdout); "
+    code = ("import sys; from iostats.cli.terminal_form import detect_screen; "
+            "detect_screen(sys.stdout); "
             "print([name for name in sys.modules if name.partition('.')[0] == 'rich'])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           env={**UTF8, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY)})

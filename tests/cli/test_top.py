@@ -271,14 +271,14 @@ from test_top import tree
 from iostats.storage import local_load as on_server
 from iostats.cli import top
 looks = []
-real = on_server.LocalLoad.look
-def look(self):
+real = on_server.LocalLoad.scan
+def scan(self):
     on_server.time.monotonic = lambda: 20.0 * len(looks)
     looks.append(1)
     if len(looks) == 2:
         tree(sys.argv[1], 3)
     return real(self)
-on_server.LocalLoad.look = look
+on_server.LocalLoad.scan = scan
 top.time.sleep = lambda s: None
 sys.exit(top.main(sys.argv[2:]))
 """
@@ -508,9 +508,10 @@ def test_dumps_in_the_wrong_order_are_said(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, why", [
-    (("--by", "disk"), "--by: expected job, user, node, storage-server, target, fs, got 'disk'"),
+    (("--by", "disk"),
+     "--by: expected job, user, node, storage-server, target, fs, lnet, got 'disk'"),
     (("--sort", "name"), "--sort: expected write, read, requests, metadata, got 'name'"),
-    (("--count", "0"), "--count: expected a number from 1 to 10000"),
+    (("--limit", "0"), "--limit: expected a number from 1 to 10000"),
     (("--every", "-1"), "--every: expected seconds"), (("--every", "nan"), "--every: expected"),
     (("--root", "/x"), "--root: expected --local with it"),
     (("--job-id", "%j"), "--job-id: expected --local or --statsfile with it"),
@@ -539,6 +540,6 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     path = dump(tmp_path / "dump", ids)
     done = subprocess.run(
         ["/bin/bash", "-c", 'set -o pipefail; "$@" | head -1', "sh", sys.executable, "-m",
-         "iostats", "top", "--statsfile", path, "--count", "3000"], capture_output=True, text=True,
+         "iostats", "top", "--statsfile", path, "--limit", "3000"], capture_output=True, text=True,
         timeout=60, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)})
     assert (0, "") == (done.returncode, done.stderr) and 1 == len(done.stdout.splitlines())

@@ -135,7 +135,7 @@ def test_keys_sort_group_filter_and_quit(terminal):
     assert "written first, with 'mdt'" in live.shows("q quit$")[0]
     live.press("/\x15\r")
     lines = live.shows("(?s)MDT0000.*OST0000")
-    assert lines[-1] == ("w r i m sort  ocgaxdyl show  % share  j u n s t F by  / find  f fs  "
+    assert lines[-1] == ("w r i m sort  ocgaxdyl show  % share  j u n s t F L by  / find  f fs  "
                          "q quit")
     live.press("q")
     assert (0, True) == (live.end(), live.is_given_back())

@@ -1,6 +1,6 @@
 """
 What `iostats report` and `iostats jobs` say of jobs that have no record: by the commands, with a
-real site's server and a stand-in for squeue.  tests/site/test_slurm_site.py asks a real one.
+real site's server and a stand-in for squeue.  tests/jobs/test_slurm_site.py asks a real one.
 """
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_job_that_is_running_says_since_when_and_where(desk):
     slurm_has(desk, {"job_id": 92, "job_state": ["RUNNING"], "start_time": int(time.time()) - 60,
                   "nodes": "nid[1-4]"})
     assert re.fullmatch(
-        rf"iostats: job 92 is running since {CLOCK} on nid\[1-4\]: it has a report when it has "
-        r"ended; `iostats query jobs --job 92` may have what the storage servers have counted so "
+        rf"iostats: job 92 is running since {CLOCK} on nid\[1-4\]: its report follows "
+        r"after its end; `iostats query jobs --job 92` may have the storage servers' counts so "
         r"far",
         both(desk, "92"))
 

@@ -5,18 +5,21 @@ its harvest takes them, of which a neighbour's load is told.
 from __future__ import annotations
 
 import json
+import pathlib
 
 import msgspec
 import pytest
 from harvest_inside import BEGAN, HarvestInside
 from queueing_world import record_of
 from site_desk import SLURM, SiteDesk, a_report, slurm_job, squeue
+from sweep_blocks import Column
+from trees import ROOT
 
-from iostats.base.cooperative import finished
+from iostats.answers.selected_run import JobHistoryParams
+from iostats.answers.time_line_queries import TimeLineAnswers
+from iostats.base.cooperative import run_to_end
 from iostats.base.job_facts import RUNNING, Facts
 from iostats.cli import site_client, why
-from iostats.site.lines.questions import LineAnswers
-from iostats.site.lines.runs import JobHistoryParams
 from iostats.totals.record import Record
 
 MIB = 1 << 20
@@ -59,6 +62,34 @@ def test_bad_usage(words, message, capsys):
     assert f"iostats: {message}\n" == capsys.readouterr().err
 
 
+RECORD = str(ROOT / "tests" / "data" / "jobs" / "small_writes.json")
+
+
+def test_a_record_in_a_file_is_judged_without_a_server(monkeypatch, capsys):
+    """Four nodes, 1,867 s, 61 % of the nodes' time in small writes (docs/explanation/peers.md)."""
+    monkeypatch.setattr(site_client, "ask_site", None)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert 0 == why.main([RECORD])
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("Job 4723 (ascii, alice): 00:31:07 on 4 nodes, ")
+    assert "1. Inefficient I/O pattern on scratch: 23,000,000 writes of 370 bytes" in text
+    assert "Not used: watch (no data); job_stats over time (its record was read from a file)" in (
+        text)
+    assert 0 == why.main(["--json", RECORD])
+    assert "own_pattern" == json.loads(capsys.readouterr().out)["main_cause"]["kind"]
+
+
+@pytest.mark.parametrize("content, status, message", [
+    ("{}", 2, "expected records as `iostats report --format json` writes them, got {}"),
+    ("[%s,%s]", 2, "expected one job, got 2: 4723, 4723 ..."),
+], ids=["no record", "two"])
+def test_a_file_without_a_single_record_is_refused(content, status, message, tmp_path, capsys):
+    path = tmp_path / "jobs.json"
+    path.write_text(content.replace("%s", pathlib.Path(RECORD).read_text()))
+    assert status == why.main([str(path)])
+    assert f"iostats: {path}: {message}\n" == capsys.readouterr().err
+
+
 class Neighbours(HarvestInside):
     """Sweeps every 20 s of OST0007, at which jobs write MiBs."""
 
@@ -74,8 +105,9 @@ class Neighbours(HarvestInside):
             calls, us = self.done.get(job, (0, 0))
             self.done[job] = calls, us = calls + count, us + count * each_us
             blocks.append(self.block("OST0007", [job[1:]], BEGAN + 3, ended=False,
-                                     write_bytes=(calls, calls * MIB), write=(calls, us)))
-            blocks[-1]["counters"]["write"]["unit"] = "usecs"
+                                     write_bytes=(calls, calls * MIB),
+                                     write=Column("usecs", [0], [calls], [1], [us], [us],
+                                                  [us ** 2 % 2**64])))
         self.send("oss1", *blocks, self.block("OST0007", ended=True))
 
 
@@ -105,8 +137,8 @@ def answers(tmp_path, monkeypatch):
     def ask(config, method, params, within_s=30.0):
         if method != "job_history":
             return {"record": [record], "jobs": {"jobs": [], "next": None}}[method]
-        found = finished(LineAnswers(site.harvest, lambda: True, lambda: site.now).job_history(
-            JobHistoryParams(params["job"]), users["as"]))
+        answers = TimeLineAnswers(site.harvest, lambda: True, lambda: site.now)
+        found = run_to_end(answers.job_history(JobHistoryParams(params["job"]), users["as"]))
         return msgspec.json.decode(msgspec.json.encode(found))
     monkeypatch.setattr(site_client, "ask_site", ask)
     monkeypatch.setenv("COLUMNS", "80")
@@ -144,5 +176,5 @@ def test_tasks_of_the_same_array_are_no_other_runs(monkeypatch):
             {"name": "solve", "job_id": shown, "raw_job_id": raw, "cluster": "c1", "attempt": 0,
              "outcome": "COMPLETED"} for shown, raw in rows]}
     monkeypatch.setattr(site_client, "ask_site", ask)
-    assert [] == why.runs_like(record, 10, None)
+    assert [] == why.fetch_similar_runs(record, 10, None)
     assert ["1002", "90"] == asked

@@ -32,7 +32,7 @@ root_only = pytest.mark.parametrize("", [pytest.param(marks=as_root)])
     ([], [])])
 def test_the_letters_are_those_of_2004(words, found):
     """-h is the host's, and no help."""
-    assert found == collector.long_words(words)
+    assert found == collector.expand_options(words)
 
 
 def test_later_places_win_system_then_users_then_the_command_line(machine, monkeypatch):
@@ -46,10 +46,10 @@ def test_later_places_win_system_then_users_then_the_command_line(machine, monke
     monkeypatch.setattr("iostats.base.config._is_trusted", lambda directory: True)
 
     def found(*words):
-        config = collector._config_of(collector.parser(
-            "x", "", collector.WITH_VALUE, collector.FLAGS).parse_args(
-                collector.long_words(words)))
-        return config["collector.port"], config["collector.maxtraps"], config["collector.keep"]
+        config = collector._load_config(collector.make_parser(
+            "x", "", collector.CollectorOptions).parse_args(
+                collector.expand_options(words)))
+        return config.collector.port, config.collector.maxtraps, config.collector.keep
     assert (1123, 23, 23) == found()
     assert (1137, 37, 10_000) == found("-f", str(mine))
     assert (1141, 37, 10_000) == found("-f", str(mine), "-p", "1141")
@@ -148,10 +148,10 @@ def test_an_ordinary_user_needs_no_directory_of_root(machine):
     again = machine.start("-p", str(free_port()), config=config, user=NOBODY,
                           env={"HOME": "/", "XDG_STATE_HOME": str(home / ".local/state")})
     assert [] == again.traps(stamp)[0] and 1 == len(again.traps(0)[0])
-    kept = home / ".local/state/iostats"
-    assert {"events.journal", "machine.state"} <= {*os.listdir(kept / "iostats-collector")}
+    buffer = home / ".local/state/iostats"
+    assert {"events.journal", "machine.state"} <= {*os.listdir(buffer / "iostats-collector")}
     assert {(NOBODY, 0o700)} == {(path.stat().st_uid, path.stat().st_mode & 0o777)
-                                 for path in (kept, kept / "iostats-collector")}
+                                 for path in (buffer, buffer / "iostats-collector")}
 
 
 @root_only

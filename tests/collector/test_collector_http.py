@@ -64,7 +64,7 @@ def test_an_event_that_grew_is_given_again_and_says_from_what(desk):
     assert [] == desk.proxy.getTraps(later)[0]
     desk.take(evicted(23, count=41, over=NOW + 2.0))   # the client is back
     [[message, _, _]], _ = desk.proxy.getTraps(later)
-    assert "over after 43 s" in message and message.endswith("[told before]")
+    assert "over after 43 s" in message and message.endswith("[reported before]")
 
 
 def test_the_traps_of_the_last_two_hours_are_those_that_happened_then(desk):
@@ -93,7 +93,7 @@ def test_what_is_no_longer_kept_since_the_time_stamp_is_said():
         desk.take(*map(evicted, range(23)))
         traps, later = desk.proxy.getTraps(stamp)
         assert 5 == len(traps) and traps[-2][0].startswith("events_dropped: 7 more events")
-        assert traps[-1][0].startswith("events_dropped: 13 more events came since then, and are")
+        assert traps[-1][0].startswith("events_dropped: 13 more events were received since then")
         assert [] == desk.proxy.getTraps(later)[0]
 
 

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iostats.base.errors import StateError
-from iostats.collector.journal_of_events import FILE, EventsJournal
-from iostats.collector.kept import KeptEvents
+from iostats.collector.journal_of_events import FILE, EventBuffer, EventsJournal
 
 STEPS = st.lists(st.one_of(
     st.tuples(st.just("events"), st.lists(st.tuples(st.integers(0, 23), st.integers(1, 41)),
@@ -43,7 +42,7 @@ def test_each_client_gets_each_change_once_over_clocks_and_kills(tmp_path_factor
         for what, value in steps:
             if what == "events":
                 found = [evicted(number, count=count, at=NOW - 10_000) for number, count in value]
-                journal.take(found)
+                journal.add(found)
                 for one in found:
                     if one.count > truth.get(one.id, 0):
                         truth[one.id] = one.count
@@ -57,17 +56,17 @@ def test_each_client_gets_each_change_once_over_clocks_and_kills(tmp_path_factor
                 os.close(journal._file)
                 journal = opened(directory, clock)
             elif what == "ask":
-                got = journal.kept.since(stamps[value])
+                got = journal.buffer.since(stamps[value])
                 stamps[value] = journal.stamp()
                 assert owed["ask", value] == {one.event.id: one.event.count for one in got}
                 owed["ask", value] = {}
             else:
-                got = list(journal.kept.after(places[value]))
+                got = list(journal.buffer.after(places[value]))
                 assert owed["follow", value] == {one.event.id: one.event.count for one in got}
                 assert sorted(one.place for one in got) == [one.place for one in got]
                 places[value] = got[-1].place if got else places[value]
                 owed["follow", value] = {}
-        assert truth == {one.event.id: one.event.count for one in journal.kept}
+        assert truth == {one.event.id: one.event.count for one in journal.buffer}
     finally:
         journal.close()
 
@@ -75,20 +74,20 @@ def test_each_client_gets_each_change_once_over_clocks_and_kills(tmp_path_factor
 @given(st.lists(st.tuples(st.integers(0, 41), st.integers(1, 9)), max_size=80),
        st.integers(1, 23))
 def test_the_newest_are_kept_and_the_others_are_counted(changes, keep):
-    kept, order = KeptEvents(keep, NOW), []
+    buffer, order = EventBuffer(keep, NOW), []
     places = [(0, 0)]                                  # after each change: place, how many dropped
     for number, count in changes:
-        before = kept.get(evicted(number).id)
-        kept.take([evicted(number, count=count)], NOW)
+        before = buffer.get(evicted(number).id)
+        buffer.add([evicted(number, count=count)], NOW)
         if before is None or count > before.event.count:
             order = [one for one in order if one != number] + [number]
         order = order[-keep:]
-        places.append((kept.last_place, kept.dropped))
-    assert [evicted(number).id for number in order] == [one.event.id for one in kept]
-    assert len(order) == len(kept) <= keep
+        places.append((buffer.last_place, buffer.dropped))
+    assert [evicted(number).id for number in order] == [one.event.id for one in buffer]
+    assert len(order) == len(buffer) <= keep
     for place, dropped in places:
-        told = kept.dropped_after(place)
-        assert 0 <= told <= kept.dropped - dropped
+        reported = buffer.count_dropped_after(place)
+        assert 0 <= reported <= buffer.dropped - dropped
 
 
 def test_what_comes_after_a_kill_is_behind_all_time_stamps_that_were_given(tmp_path):
@@ -98,43 +97,53 @@ def test_what_comes_after_a_kill_is_behind_all_time_stamps_that_were_given(tmp_p
     os.close(journal._lock)
     os.close(journal._file)
     again = opened(tmp_path, Clock())
-    [late] = again.take([evicted(23, at=NOW - 3)])
-    assert [late] == again.kept.since(stamp)
+    [late] = again.add([evicted(23, at=NOW - 3)])
+    assert [late] == again.buffer.since(stamp)
     again.close()
 
 
 def test_a_place_that_was_never_given_is_one_before_all():
     """Of another collector, or of one whose events were lost with its disk."""
-    kept = KeptEvents(41, NOW)
-    [one] = kept.take([evicted(23)], NOW)
-    assert [one] == list(kept.after(one.place + 1)) == list(kept.after(0)) == list(kept.after(37))
-    assert one.place < 2**53 and KeptEvents(41, NOW + 1).last_place > one.place
+    buffer = EventBuffer(41, NOW)
+    [one] = buffer.add([evicted(23)], NOW)
+    assert [one] == list(buffer.after(one.place
+                                      + 1)) == list(buffer.after(0)) == list(buffer.after(37))
+    assert one.place < 2**53 and EventBuffer(41, NOW + 1).last_place > one.place
 
 
 def test_what_is_kept_outlasts_the_process(tmp_path):
     journal = opened(tmp_path, Clock())
-    [one] = journal.take([evicted(23)], 4711, "a-store")
+    [one] = journal.add([evicted(23)], 4711, "a-store")
     journal.close()
     again = opened(tmp_path, Clock(NOW + 5))
-    assert [one] == list(again.kept) and (4711, "a-store") == (again.next, again.of)
+    assert [one] == list(again.buffer) and (4711, "a-store") == (again.next, again.of)
     assert journal.places == again.places
-    assert [] == again.take([evicted(23)]) and 1 == len(again.take([evicted(23, count=2)]))
+    assert [] == again.add([evicted(23)]) and 1 == len(again.add([evicted(23, count=2)]))
     again.close()
+
+
+def test_what_a_killed_collector_has_left_unfinished_is_removed(tmp_path):
+    """And nothing else: the journal is written again, beside what is not of it."""
+    (tmp_path / f"{FILE}.0123456789abcdef.new").write_bytes(b"{")
+    (tmp_path / "other.0123456789abcdef.new").write_bytes(b"{")
+    opened(tmp_path, Clock()).close()
+    assert {FILE, "other.0123456789abcdef.new"} == {path.name for path in tmp_path.iterdir()
+                                                    } - {"lock"}
 
 
 @pytest.mark.parametrize("damage", [
     lambda data: data[:-10], lambda data: data + b"{", lambda data: data + b"\xff\xfe\0\n",
-    lambda data: data + b'{"place": 1, "tick": -1, "told": 0, "event": {}}\n',
+    lambda data: data + b'{"place": 1, "tick": -1, "reported": 0, "event": {}}\n',
     lambda data: data + b'{"place": 1e999}\n[]\n23\n"a"\nnull\n{"stamps": "x"}\n',
     lambda data: data + b"[" * 100_000 + b"\n", lambda data: data + b'{"event": 1}\n'])
 def test_a_damaged_line_costs_that_line_alone(tmp_path, damage):
     journal = opened(tmp_path, Clock())
-    journal.take([evicted(23), evicted(37)])
+    journal.add([evicted(23), evicted(37)])
     journal.close()
     path = tmp_path / FILE
     path.write_bytes(damage(path.read_bytes()))
     again = opened(tmp_path, Clock())
-    assert {evicted(23).id} <= {one.event.id for one in again.kept}
+    assert {evicted(23).id} <= {one.event.id for one in again.buffer}
     again.close()
     for line in path.read_text().splitlines():         # it is whole again
         assert isinstance(json.loads(line), dict)
@@ -143,11 +152,11 @@ def test_a_damaged_line_costs_that_line_alone(tmp_path, damage):
 def test_the_file_is_written_anew_when_it_has_become_long(tmp_path):
     journal = opened(tmp_path, Clock(), keep=23)
     for count in range(1, 5000):
-        journal.take([evicted(23, count=count)])
+        journal.add([evicted(23, count=count)])
     assert os.path.getsize(tmp_path / FILE) < 1 << 20
     journal.close()
     again = opened(tmp_path, Clock())
-    assert [4999] == [one.event.count for one in again.kept]
+    assert [4999] == [one.event.count for one in again.buffer]
     again.close()
 
 
@@ -156,12 +165,12 @@ def test_a_file_of_the_longest_events_is_read_again(tmp_path):
     journal, text = opened(tmp_path, Clock(), keep=10_000), "\u65e5" * 500
     clients = tuple(f"{number}" + "\u65e5" * 250 for number in range(8))
     for first in range(0, 10_000, 500):
-        journal.take([evicted(number)._replace(message=text, clients=clients)
-                      for number in range(first, first + 500)])
+        journal.add([evicted(number)._replace(message=text, clients=clients)
+                     for number in range(first, first + 500)])
     journal.close()
     assert os.path.getsize(tmp_path / FILE) > 64 << 20
     again = opened(tmp_path, Clock(), keep=10_000)
-    assert 10_000 == len(again.kept)
+    assert 10_000 == len(again.buffer)
     again.close()
 
 
@@ -184,8 +193,8 @@ def test_a_full_disk_is_said_and_the_collector_goes_on_in_memory(tmp_path):
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, journal._file)
     os.close(full)
-    assert 1 == len(journal.take([evicted(23)]))
-    assert 1 == len(journal.take([evicted(37)])) and 2 == len(journal.kept)
+    assert 1 == len(journal.add([evicted(23)]))
+    assert 1 == len(journal.add([evicted(37)])) and 2 == len(journal.buffer)
     assert 1 == len(said) and "No space left on device" in said[0] and str(
         Path(tmp_path) / FILE) in said[0]
     journal.close()
@@ -195,9 +204,9 @@ def test_a_line_that_is_read_and_timed_once_more_is_not_told_again(tmp_path):
     """After a kill between what was kept and the state of who reads the log."""
     journal = opened(tmp_path, Clock())
     one = evicted(23)
-    journal.take([one])
+    journal.add([one])
     stamp = journal.stamp()
 
-    assert [] == journal.take([one._replace(time=one.time - 0.7, last=one.last + 0.3)])
-    assert [] == journal.kept.since(stamp)
+    assert [] == journal.add([one._replace(time=one.time - 0.7, last=one.last + 0.3)])
+    assert [] == journal.buffer.since(stamp)
     journal.close()

@@ -11,11 +11,16 @@ from processes import until
 from iostats.base.errors import IostatsError
 from iostats.wire import client, protocol
 
+_STATUS = {**STATUS, "targets": {"scratch-OST0003": {
+    "state": "up", "clients": 37, "capacity": {
+        "bytes_total": 4100, "bytes_free": 2300, "bytes_available": 1900, "inodes_total": 410,
+        "inodes_free": 370}}}}
+
 
 def tell(desk, *origins, **fields):
     """An agent tells of events; it tries again until it is answered."""
     found = [event(one, at=time.time(), clients=("10.9.0.11@o2ib2",), **fields) for one in origins]
-    for one in params(found, made_at=time.time(), status=STATUS):
+    for one in params(found, made_at=time.time(), status=_STATUS):
         def send(one=one):
             try:
                 return client.call("127.0.0.1", desk.port, protocol.SITE, desk.signs(), "oss1",
@@ -29,10 +34,10 @@ def tell(desk, *origins, **fields):
 def test_its_traps_are_those_of_the_site_once_over_kills_of_both(desk, machine):
     server = desk.site()
     config = machine.configured(text=desk.cfg.read_text())
-    told, seen, stamp = [], [], 0
+    reported, seen, stamp = [], [], 0
     one = machine.start("--site", config=config)
     for number in range(6):
-        told += tell(desk, f"a{number}", f"b{number}")
+        reported += tell(desk, f"a{number}", f"b{number}")
         if number % 3 == 1:
             server.kill()
             server = desk.site()
@@ -43,10 +48,10 @@ def test_its_traps_are_those_of_the_site_once_over_kills_of_both(desk, machine):
         seen += traps
     until(lambda: 12 == len(one.events()["events"]))
     seen += one.traps(stamp)[0]
-    assert 12 == len(seen) and sorted(told) == sorted(
+    assert 12 == len(seen) and sorted(reported) == sorted(
         event["id"] for event in one.events()["events"])
     assert {"oss1"} == {node for _, _, node in seen}
-    [grown] = [event for event in one.events()["events"] if event["id"] == told[3]]
+    [grown] = [event for event in one.events()["events"] if event["id"] == reported[3]]
     tell(desk, "b1", count=41)
     until(lambda: one.events(after=one.events(last=1)["events"][0]["place"])["next"] and [
         event for event in one.events()["events"] if event["count"] == 41])
@@ -60,7 +65,8 @@ def test_storage_servers_of_the_site_are_nodes_with_their_targets(desk, machine)
     until(lambda: "targets" in asked(one.port, "getNodeInfo", ["oss1"]))
     info = asked(one.port, "getNodeInfo", ["oss1"])
     assert ("healthy", ["scratch"]) == (info["health"], info["fileSystems"])
-    assert [{"name": "scratch-OST0003", "state": "up", "clients": 37}] == info["targets"]
+    assert [{"name": "scratch-OST0003", "state": "up", "clients": 37, "totalBytes": 4100,
+             "freeBytes": 2300, "availableBytes": 1900}] == info["targets"]
     assert "freeDiskSpace" not in info
     until(lambda: asked(one.port, "getFileSystemInfo", ["scratch"])["notResponding"])
     assert ["10.9.0.11@o2ib2"] == asked(one.port, "getFileSystemInfo", ["scratch"])["notResponding"]

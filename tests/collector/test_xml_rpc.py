@@ -26,7 +26,7 @@ def call(inside):
 def test_what_the_standard_librarys_client_sends_is_read_as_it_was_meant(name, params):
     """Floats with an exponent are outside of the specification."""
     params = [one for one in params if "e" not in repr(one) or isinstance(one, str)]
-    found = xml_rpc.call_of(xmlrpc.client.dumps(tuple(params), name).encode())
+    found = xml_rpc.parse_call(xmlrpc.client.dumps(tuple(params), name).encode())
     assert (name, tuple(params)) == (found.method, found.params)
     assert [*map(type, params)] == [*map(type, found.params)]
 
@@ -52,7 +52,7 @@ def test_a_number_that_needs_more_than_32_bits_is_a_double_and_comes_back_as_one
     assert b"<double>2147483648.0</double>" in xml_rpc.answer(stamp)
     assert b"<int>2147483647</int>" in xml_rpc.answer(stamp - 1)
     [found], _ = xmlrpc.client.loads(xml_rpc.answer(2**53 - 1))
-    back = xml_rpc.call_of(xmlrpc.client.dumps((found,), "getTraps").encode())
+    back = xml_rpc.parse_call(xmlrpc.client.dumps((found,), "getTraps").encode())
     assert (float(2**53 - 1),) == back.params
     assert (-2**31,) == xmlrpc.client.loads(xml_rpc.answer(-2**31))[0]
     with pytest.raises(OverflowError):
@@ -72,7 +72,7 @@ def test_members_that_are_not_known_are_not_there():
 
 def test_a_fault_has_its_code_and_its_text():
     with pytest.raises(xmlrpc.client.Fault) as failed:
-        xmlrpc.client.loads(xml_rpc.fault(-32602, "expected <int>, got 'a & b'"))
+        xmlrpc.client.loads(xml_rpc.encode_fault(-32602, "expected <int>, got 'a & b'"))
     assert (-32602, "expected <int>, got 'a & b'") == (
         failed.value.faultCode, failed.value.faultString)
 
@@ -122,7 +122,7 @@ VALUE = "<param><value>{}</value></param>".format
 def test_what_is_no_call_of_ours_is_refused_with_its_code_and_one_short_line(body, code):
     """Bombs, what is deep, what is huge, types that no call has."""
     with pytest.raises(WireError) as failed:
-        xml_rpc.call_of(body)
+        xml_rpc.parse_call(body)
     assert code == failed.value.code
     assert str(failed.value).isprintable() and len(str(failed.value)) < 200
 
@@ -133,10 +133,10 @@ def test_what_is_no_call_of_ours_is_refused_with_its_code_and_one_short_line(bod
     ("<string/>", ""), ("", ""), (" a ", " a "), ("<string>a&lt;b</string>", "a<b"),
     ("<![CDATA[<int>]]>", "<int>"), ("<!-- c --><int>2<!-- c -->3</int>", 23)])
 def test_every_scalar_of_the_specification_is_read(inside, value):
-    assert (value,) == xml_rpc.call_of(call(VALUE(inside))).params
+    assert (value,) == xml_rpc.parse_call(call(VALUE(inside))).params
 
 
 def test_other_encodings_of_xml_are_read():
     text = "<?xml version='1.0' encoding='{}'?>" + call(VALUE("é")).decode()
     for name in ("utf-8", "utf-16", "iso-8859-1"):
-        assert ("é",) == xml_rpc.call_of(text.format(name).encode(name)).params
+        assert ("é",) == xml_rpc.parse_call(text.format(name).encode(name)).params

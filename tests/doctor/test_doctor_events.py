@@ -8,10 +8,10 @@ import os
 
 import pytest
 from harvest_desk import StorageDesk, a_job
-from server_files import ServerFiles
+from server_files import ServerFiles, service_stats
 from test_doctor_storage import doctor
 
-from iostats.storage.events_look import why_agent_reads_no_log
+from iostats.storage.inspection import explain_unread_log
 
 OST = "scratch-OST0003"
 ON_THE_HOST = "nsenter -t 1 -m iostats_client.py doctor"
@@ -96,6 +96,20 @@ def test_what_an_agent_lacks(tmp_path, restrict, capabilities, has_device, says)
     (process / "status").write_text(f"Name:\tpython3\nCapEff:\t{capabilities:016x}\n")
     if has_device:
         (process / "root/dev/kmsg").touch()
-    found = why_agent_reads_no_log(4711, str(tmp_path))
+    found = explain_unread_log(4711, str(tmp_path))
     assert found.startswith(says) and bool(found) == bool(says)
-    assert "" == why_agent_reads_no_log(4712, str(tmp_path))        # it has just ended
+    assert "" == explain_unread_log(4712, str(tmp_path))            # it has just ended
+
+
+def test_metrics_and_quotas_that_are_used_up(desk):
+    files = with_files(desk)
+    assert ("ok", "of 0 targets and 0 services", "") == doctor(desk)["metrics"]
+    files.metrics(OST, lock_count=23)
+    files.service("ost_io", 23, 64, service_stats(37, 41, 43))
+    files.quota("scratch", "dt-0x0", "glb-usr", (4711, 53, 0, 53, 0), (4712, 53, 0, 23, 0))
+    assert ("ok", "of 1 targets and 1 services; 2 quotas, 1 of them used up", "") == (
+        doctor(desk)["metrics"])
+    files.metrics(OST, brw="a word\n")
+    state, text, fix = doctor(desk)["metrics"]
+    assert ("note", "iostats_client.py harvest --list") == (state, fix)
+    assert text.startswith(f"not understood: osd-ldiskfs/{OST}/brw_stats: expected snapshot_time")

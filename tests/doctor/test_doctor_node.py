@@ -30,7 +30,7 @@ from test_reader_client import Node, as_root, locked, node  # noqa: F401  (fixtu
 from trees import DATA
 
 from iostats.base import node_list
-from iostats.doctor.counters import looks_like
+from iostats.doctor.node import describe_releases
 
 SYSFS = "sys/fs/lustre/llite/scratch-ffff9a3c5d1e0800"
 INSTALL = "make install-reader && systemctl enable --now iostats-reader.socket"
@@ -80,7 +80,8 @@ def test_a_good_node_has_no_problem_and_status_0(desk, tree):
     done = desk.client("doctor", "--root", tree, "--node", "n1", job=False,
                        env={"PATH": "/nowhere",                # no command of a batch system
                             "IOSTATS_NODE_HOOK_DIR": str(desk.directory / "hooks")})
-    lines = [line.split(":")[0].split(None, 1) for line in done.out.splitlines()]
+    lines = [line.split(":")[0].split(None, 1) for line in done.out.splitlines()
+             if not line.startswith(" ")]
 
     assert ("", 0) == (done.err, done.status)
     assert [["ok", "python"], ["ok", "configuration"], ["ok", "lustre"], ["ok", "llite"],
@@ -88,7 +89,7 @@ def test_a_good_node_has_no_problem_and_status_0(desk, tree):
             ["ok", "lockdown"], ["note", "release"], ["ok", "start_time"], ["ok", "stats_track"],
             ["ok", "jobid_var"], ["note", "reader"], ["ok", "state directory"], ["note", "job"],
             ["ok", "node"], ["note", "server"]] == lines
-    assert "; fix: " not in done.out
+    assert " fix: " not in done.out
 
 
 def test_it_says_what_was_found_where(desk, tree):
@@ -117,10 +118,15 @@ def test_it_changes_nothing(desk, tree):
     assert not state.parent.exists()
 
 
-def test_without_lustre_there_is_no_problem(desk, tmp_path):
-    """A login node, say."""
-    (tmp_path / "empty").mkdir()
+@pytest.mark.parametrize("disks", ["", "   8       0 sda 23 0 37 41 43 0 47 53 0 59 61\n"],
+                         ids=["no disks", "a disk"])
+def test_without_lustre_there_is_no_problem(desk, tmp_path, disks):
+    """A login node, say.  With counters of its disks it was "mounted, but not at a path ..."."""
+    (tmp_path / "empty/proc").mkdir(parents=True)
+    if disks:
+        (tmp_path / "empty/proc/diskstats").write_text(disks)
     done, checks = doctor(desk, tmp_path / "empty")
+    assert bool(disks) == ("node's disks" in checks)
     assert ("note", "no Lustre file system is mounted", "") == checks["lustre"]
     assert 0 == done.status
 
@@ -140,7 +146,7 @@ def test_the_release_is_told_by_what_the_files_show(desk, tmp_path, release, wor
 
 def test_signs_that_contradict_each_other_are_a_vendors():
     """Start times of 2.15 on a system of 2.12."""
-    assert "2.15 with some of 2.13 (a vendor's backports)" == looks_like(
+    assert "2.15 with some of 2.13 (a vendor's backports)" == describe_releases(
         [(15, 17, "start_time"), (12, 17, "debugfs"), (5, 13, "[regs]")])
 
 
@@ -187,7 +193,7 @@ def test_of_the_three_filters_the_one_that_is_set_is_named(desk, tree):
 
 NOT_COUNTED = ("1: small writes into unsent pages are not in the bytes written, {} write() calls "
                "so far; 0 counts them, and makes each of them 2 to 9 times as slow "
-               "(docs/counters.md)")
+               "(docs/reference/counters.md)")
 
 
 @pytest.mark.parametrize("switch, calls, said", [
@@ -234,7 +240,7 @@ def test_start_times_that_are_not_shown_are_a_note(desk, tree, header, fix):
     if header:
         put(tree, "sys/fs/lustre/enable_stats_header", header + "\n")
     _, checks = doctor(desk, tree)
-    assert ("note", "not shown: a clear is seen only by counters that went back", fix) == (
+    assert ("note", "not shown: a clear is seen only by counters that decreased", fix) == (
         checks["start_time"])
 
 
@@ -421,7 +427,7 @@ def test_a_node_name_that_is_none(desk, tree):
 ])
 def test_a_node_list_written_out(text, names):
     """By hand."""
-    assert names == node_list.expanded(text)
+    assert names == node_list.expand_node_list(text)
 
 
 @pytest.mark.parametrize("text", ["a[1-", "a[3-1]", "a[]", "a[x]", "a[1-9999999]",
@@ -429,7 +435,7 @@ def test_a_node_list_written_out(text, names):
 def test_a_node_list_that_is_none(text):
     """Or is too long to be one."""
     with pytest.raises(ValueError):
-        node_list.expanded(text)
+        node_list.expand_node_list(text)
 
 
 # -- the server ------------------------------------------------------------------------------

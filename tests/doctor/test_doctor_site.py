@@ -9,7 +9,7 @@ import shutil
 import time
 
 import pytest
-from processes import BEFORE, Desk, free_port
+from processes import BEFORE, Desk, free_port, until
 from relay_desk import RelaySite
 from site_desk import SiteDesk, script
 
@@ -130,7 +130,7 @@ def test_a_secret_that_belongs_to_another_user_is_found(desk, auth, owner, found
 @pytest.mark.parametrize("host, fix", [("mgmt1", "ssh mgmt1 'systemctl start iostats-site'"),
                                        ("nid00023", "systemctl start iostats-site")])
 def test_a_command_names_the_host_that_it_is_for(host, fix):
-    assert fix == site.at(host, "nid00023", "systemctl start iostats-site")
+    assert fix == site.command_on(host, "nid00023", "systemctl start iostats-site")
 
 
 # -- prologs' directory ----------------------------------------------------------------------------
@@ -222,9 +222,8 @@ def test_a_relay_and_its_cluster_say_what_is_in_the_way(tmp_path):
         assert ("problem", f"rm {path}") == checks(xe)["relay from alkindi"][::2]
         alkindi.share_secret(xe)
         assert ("ok", "may speak for gdata", "") == checks(xe)["relay from alkindi"]
-        time.sleep(5.1)                                         # it looks at the file then
-        assert ("ok", f"{there} knows this server as relay alkindi", "") == checks(alkindi)[
-            "relay to xe"]
+        until(lambda: ("ok", f"{there} knows this server as relay alkindi", "") == checks(alkindi)[
+            "relay to xe"], what="a look at the file")
 
 
 @as_root

@@ -13,7 +13,7 @@ import tempfile
 import pytest
 from exports_kernel import ExportsKernel
 from harvest_desk import StorageDesk, a_job
-from processes import CLIENT, until
+from processes import CLIENT, put, until
 from site_desk import SiteDesk
 from test_client import python_for_nobody
 from test_reader_client import as_user
@@ -248,8 +248,8 @@ def test_what_is_roots_is_no_problem_of_an_ordinary_user():
                  desk.root, "--config", desk.directory / "doctor.cfg"], env={"HOME": "/"}, cwd="/",
                 capture_output=True, text=True)
             assert "" == done.stderr
-            assert (f"note     spool: {desk.spool}: of the user who harvests; check: sudo "
-                    f"iostats_client.py doctor\n") in done.stdout
+            assert (f"note     spool: {desk.spool}: of the user who harvests\n"
+                    f"         check: sudo iostats_client.py doctor\n") in done.stdout
             assert "ok       job_stats: 1 in /proc/fs/lustre/obdfilter; 1 entries\n" in done.stdout
             assert "\nproblem " not in done.stdout
 
@@ -313,7 +313,7 @@ def test_exports_that_cannot_be_read(desk, choice, state):
     found, text, fix = doctor(desk, harvest_exports=choice)["exports"]
     assert (state, "mount -t debugfs none /sys/kernel/debug") == (found, fix)
     assert text.startswith("2 of 2 not read: ") and text.endswith(
-        "exports: No such file or directory; nothing is known of their clients")
+        "exports: No such file or directory; there is no data for their clients")
 
 
 def test_exports_that_are_not_understood(desk):
@@ -323,3 +323,13 @@ def test_exports_that_are_not_understood(desk):
     state, text, fix = doctor(desk, harvest_exports="auto")["exports"]
     assert ("problem", LIST) == (state, fix)
     assert "10.77.0.11@tcp/stats:1: expected snapshot_time" in text
+
+
+def test_a_router_without_targets_has_the_line_of_lnets_health(desk):
+    root = desk.directory / "router"
+    put(root, "sys/kernel/debug/lnet/nis",
+        "nid                      status alive refs peer  rtr   max    tx   min\n"
+        "10.9.0.3@o2ib               up    37    2    8    8   256   256    59\n")
+    put(root, "sys/module/lnet/version", "2.15.8\n")
+    checks = doctor(desk, root)
+    assert "targets" not in checks and checks["lnet health"][1].startswith("not known: ")

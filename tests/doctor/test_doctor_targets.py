@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import shared
 
-from iostats.base.errors import is_shown
+from iostats.base.errors import is_printable
 from iostats.doctor import targets
 from iostats.lustre import import_files
 from iostats.lustre.paths import File
@@ -93,4 +93,4 @@ def test_many_that_are_away_are_counted():
 def test_odd_files_are_a_line_each(text, when):
     text = f"{text}\n - [ {when}, EVICTED ]\n".encode("utf-8", "replace").decode("latin-1")
     for found in targets.examine(files(text, text), "/nonexistent"):
-        assert is_shown(found.text) and len(found.text) < 600 and "\n" not in found.text
+        assert is_printable(found.text) and len(found.text) < 600 and "\n" not in found.text

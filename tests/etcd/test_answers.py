@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from iostats.base.errors import ConfigError
 from iostats.etcd import answers
 from iostats.etcd.answers import KeyValue, NotEtcds
-from iostats.etcd.members import parsed_url
+from iostats.etcd.members import parse_url
 
 
 @pytest.mark.parametrize("name, expected", [
@@ -17,7 +17,7 @@ from iostats.etcd.members import parsed_url
     ("/é/", {"key": "L8OpLw==", "range_end": "L8OpMA=="}),
 ])
 def test_a_key_or_all_below_it(name, expected):
-    assert expected == answers.key_range(name)
+    assert expected == answers.make_key_range(name)
 
 
 @given(st.text(max_size=9), st.text(min_size=1, max_size=9))
@@ -28,7 +28,7 @@ def test_what_is_below_a_prefix_is_in_its_range_and_no_more(prefix, other):
     def as_bytes(text):
         return text.encode("utf-8", "surrogatepass")
     try:
-        found = answers.key_range(f"/{prefix}/")
+        found = answers.make_key_range(f"/{prefix}/")
         key = as_bytes(f"/{prefix}/{other}")
         beside = as_bytes(f"/{prefix}{other}") if other[0] != "/" else b""
     except UnicodeEncodeError:
@@ -46,9 +46,10 @@ def test_a_transaction():
         "success": [{"request_put": {"key": "YQ==", "value": "Mzc=", "lease": "41"}},
                     {"request_delete_range": {"key": "YS8=", "range_end": "YTA="}}],
         "failure": [{"request_range": {"key": "YQ=="}}],
-    } == answers.txn_request(
-        [answers.created("a", 23), answers.modified("b", 0), answers.value_is("c", b"37")],
-        [answers.putting("a", b"37", 41), answers.deleting("a/")], [answers.getting("a")])
+    } == answers.make_txn_request(
+        [answers.compare_created("a", 23), answers.compare_modified("b", 0),
+         answers.value_is("c", b"37")],
+        [answers.make_put("a", b"37", 41), answers.make_delete("a/")], [answers.make_get("a")])
 
 
 def test_a_key_that_is_put_is_one_key():
@@ -58,11 +59,11 @@ def test_a_key_that_is_put_is_one_key():
 
 def test_what_is_left_out_is_zero_or_empty():
     """As etcd 3.4 answers a range: an empty value, no lease."""
-    answer = answers.decoded(b'{"header":{"revision":"5"},"kvs":[{"key":"YQ==",'
-                             b'"create_revision":"2","mod_revision":"3","version":"2"}],"count":"1"}')
-    assert [KeyValue("a", b"", 2, 3, 0)] == answers.key_values(answer)
-    assert 5 == answers.revision_of(answer)
-    assert [] == answers.key_values(answers.decoded(b'{"header":{"revision":"5"}}'))
+    answer = answers.parse_answer(b'{"header":{"revision":"5"},"kvs":[{"key":"YQ==",'
+                                  b'"create_revision":"2","mod_revision":"3","version":"2"}],"count":"1"}')
+    assert [KeyValue("a", b"", 2, 3, 0)] == answers.parse_key_values(answer)
+    assert 5 == answers.parse_revision(answer)
+    assert [] == answers.parse_key_values(answers.parse_answer(b'{"header":{"revision":"5"}}'))
 
 
 def test_changes_of_a_watch():
@@ -70,7 +71,7 @@ def test_changes_of_a_watch():
     result = json.loads('{"header":{"revision":"9"},"events":[{"kv":{"key":"YQ==","value":"MjM=",'
                         '"create_revision":"2","mod_revision":"9"}},{"type":"DELETE","kv":{"key":'
                         '"Yg==","mod_revision":"9"}}]}')
-    assert [("a", b"23", 9), ("b", None, 9)] == answers.changes(result)
+    assert [("a", b"23", 9), ("b", None, 9)] == answers.parse_changes(result)
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -80,7 +81,7 @@ def test_changes_of_a_watch():
 ])
 def test_errors_have_two_forms(text, expected):
     """Of a request, and in a stream."""
-    assert expected == answers.error_of(answers.decoded(text.encode()))
+    assert expected == answers.parse_error(answers.parse_answer(text.encode()))
 
 
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
@@ -94,10 +95,11 @@ values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | 
 @given(values)
 def test_any_json_is_understood_or_is_not_etcds(value):
     """Never another exception: what it says is told of that member alone."""
-    readers = (answers.revision_of, answers.key_values, answers.changes, answers.error_of,
-               answers.response)
+    readers = (answers.parse_revision, answers.parse_key_values, answers.parse_changes,
+               answers.parse_error,
+               answers.parse_operation_answer)
     try:
-        answer = answers.decoded(json.dumps(value).encode())
+        answer = answers.parse_answer(json.dumps(value).encode())
     except NotEtcds:
         assert not isinstance(value, dict)
         return
@@ -111,14 +113,14 @@ def test_any_json_is_understood_or_is_not_etcds(value):
 @given(st.binary(max_size=40))
 def test_any_bytes_are_an_object_or_are_not_etcds(data):
     try:
-        assert isinstance(answers.decoded(data), dict)
+        assert isinstance(answers.parse_answer(data), dict)
     except NotEtcds:
         pass
 
 
 def test_json_that_is_too_deep_is_not_etcds():
     with pytest.raises(NotEtcds):
-        answers.decoded(b"[" * 100_000)
+        answers.parse_answer(b"[" * 100_000)
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -127,12 +129,12 @@ def test_json_that_is_too_deep_is_not_etcds():
     ("http://[fe80::1]:37", "http://[fe80::1]:37"),
 ])
 def test_a_url(text, expected):
-    assert expected == parsed_url(text).text
+    assert expected == parse_url(text).text
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_url_or_one_line(text):
     try:
-        assert 0 < parsed_url(text).port < 65536
+        assert 0 < parse_url(text).port < 65536
     except ConfigError as error:
         assert str(error).startswith("etcd: expected a URL such as http://mgmt1:2379, got ")

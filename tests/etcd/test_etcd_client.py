@@ -6,7 +6,15 @@ import pytest
 from iostats.base import config as site
 from iostats.base.errors import ConfigError
 from iostats.etcd import client
-from iostats.etcd.client import Etcd, EtcdRefused, absent, created, deleting, getting, putting
+from iostats.etcd.client import (
+    Etcd,
+    EtcdRefused,
+    compare_absent,
+    compare_created,
+    make_delete,
+    make_get,
+    make_put,
+)
 
 pytestmark = pytest.mark.etcd
 
@@ -44,7 +52,7 @@ def test_a_group_with_a_slash_is_one_part_of_a_key(one):
 def test_a_range_of_many_pages_is_of_one_revision(one, monkeypatch):
     """2,300 keys in pages of 1,000, while another writes between the pages."""
     for start in range(0, 2300, 100):
-        one.txn([], [putting(one.key(f"{number:05}"), b"23") for number in
+        one.txn([], [make_put(one.key(f"{number:05}"), b"23") for number in
                      range(start, start + 100)])
     ask, asked = one.members.call, []
 
@@ -67,16 +75,17 @@ def putting_body(key):
 
 def test_a_transaction_is_done_whole_or_not_at_all(one):
     mine, other = one.key("owners", "a"), one.key("owners", "b")
-    won, gave, revision = one.txn([absent(mine)], [putting(mine, b"23"), getting(mine)])
+    won, gave, revision = one.txn([compare_absent(mine)], [make_put(mine, b"23"), make_get(mine)])
     assert won and [None, [(mine, b"23", revision, revision, 0)]] == gave
-    won, gave, _ = one.txn([absent(mine)], [putting(mine, b"37"), putting(other, b"37")],
-                           [getting(mine)])
+    won, gave, _ = one.txn([compare_absent(mine)], [make_put(mine, b"37"), make_put(other, b"37")],
+                           [make_get(mine)])
     assert (False, b"23") == (won, gave[0][0].value)
     assert one.get(other) is None
-    won, gave, _ = one.txn([created(mine, revision)], [deleting(mine)])
+    won, gave, _ = one.txn([compare_created(mine, revision)], [make_delete(mine)])
     assert (True, [1]) == (won, gave)
     one.put(mine, b"41")
-    assert not one.txn([created(mine, revision)], [deleting(mine)])[0], "it is another one"
+    assert not one.txn([compare_created(mine, revision)], [make_delete(mine)])[0], (
+        "it is another one")
 
 
 def test_a_lease_takes_its_keys_with_it(one):

@@ -11,8 +11,8 @@ from iostats.etcd.client import (
     EtcdRefused,
     OutcomeUnknown,
     Stop,
-    absent,
-    putting,
+    compare_absent,
+    make_put,
 )
 
 pytestmark = pytest.mark.etcd
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.etcd
 def three(etcd_three):
     """A client of three members, and they; what it said is in `said`."""
     said = []
-    with Etcd(etcd_three.endpoints, prefix=etcd_three.prefix, say=said.append) as made:
+    with Etcd(etcd_three.endpoints, prefix=etcd_three.prefix, emit=said.append) as made:
         made.said = said
         yield made, etcd_three
 
 
 def first(etcd, cluster):
-    url = next(etcd.members.in_order())
+    url = next(etcd.members.sort_by_answer())
     return next(member for member in cluster.members if member.url == url.text)
 
 
@@ -62,7 +62,7 @@ def test_a_transaction_whose_answer_is_lost_is_not_asked_twice(three):
     member = first(etcd, cluster)
     member.hang()
     with pytest.raises(OutcomeUnknown) as raised:
-        etcd.txn([absent(etcd.key("a"))], [putting(etcd.key("a"), b"23")])
+        etcd.txn([compare_absent(etcd.key("a"))], [make_put(etcd.key("a"), b"23")])
     assert (f"etcd: {member.url}: no answer within 2 s; what was asked may have been done"
             ) == str(raised.value)
 
@@ -73,7 +73,7 @@ def test_a_transaction_that_was_not_sent_is_asked_of_the_next(three):
     away = cluster.follower()
     etcd.members._first = cluster.endpoints.index(away.url)
     away.kill()
-    assert etcd.txn([absent(etcd.key("a"))], [putting(etcd.key("a"), b"23")])[0]
+    assert etcd.txn([compare_absent(etcd.key("a"))], [make_put(etcd.key("a"), b"23")])[0]
 
 
 def test_counting_up_under_failures_loses_and_doubles_nothing(three):
@@ -86,7 +86,7 @@ def test_counting_up_under_failures_loses_and_doubles_nothing(three):
     wrong = []
 
     def count(name):
-        from iostats.etcd.client import modified
+        from iostats.etcd.client import compare_modified
         done = 0
         while done < 20:
             try:
@@ -95,8 +95,8 @@ def test_counting_up_under_failures_loses_and_doubles_nothing(three):
                 if mine in found.value:                     # of a try whose outcome was not known
                     done += 1
                     continue
-                etcd.txn([modified(etcd.key("n"), found.mod_revision)],
-                         [putting(etcd.key("n"), found.value + mine)])
+                etcd.txn([compare_modified(etcd.key("n"), found.mod_revision)],
+                         [make_put(etcd.key("n"), found.value + mine)])
             except EtcdAway:
                 pass
             except Exception as error:

@@ -7,7 +7,7 @@ import pytest
 from etcd_desk import EtcdCluster
 from processes import Listener, until
 
-from iostats.etcd.client import Away, Back, Changes, Etcd, Loaded, Stop, deleting, putting
+from iostats.etcd.client import Away, Back, Changes, Etcd, Loaded, Stop, make_delete, make_put
 
 pytestmark = pytest.mark.etcd
 WITHIN_S = 60
@@ -76,7 +76,7 @@ def three(etcd_three):
 
 def member_of(etcd, cluster):
     """The EtcdMember that is asked first."""
-    url = next(etcd.members.in_order())
+    url = next(etcd.members.sort_by_answer())
     return next(member for member in cluster.members if member.url == url.text)
 
 
@@ -87,13 +87,13 @@ def test_what_is_there_and_then_what_changes(one, follow):
     following = follow(one, one.below())
     assert {one.key("a"): b"23"} == following.next().values
     lease = one.grant(60)
-    _, _, at = one.txn([], [putting(one.key("a"), b"37"), putting(one.key("b"), b"41", lease)])
+    _, _, at = one.txn([], [make_put(one.key("a"), b"37"), make_put(one.key("b"), b"41", lease)])
     assert Changes([(one.key("a"), b"37", at), (one.key("b"), b"41", at)], at) == following.next()
     one.put(f"/{one.prefix}2/a", b"other")
     one.revoke(lease)
     [(key, value, _)] = following.next().changes
     assert (one.key("b"), None) == (key, value)
-    _, _, at = one.txn([], [deleting(one.key("a"))])
+    _, _, at = one.txn([], [make_delete(one.key("a"))])
     assert Changes([(one.key("a"), None, at)], at) == following.next()
 
 
@@ -183,7 +183,7 @@ def test_without_quorum_it_says_so_and_goes_on_after(three, follow):
 
 def _put(etcd, value):
     try:
-        return etcd.txn([], [putting(etcd.key("a"), value)])[0]
+        return etcd.txn([], [make_put(etcd.key("a"), value)])[0]
     except Exception:
         return False
 

@@ -46,19 +46,20 @@ def server(tmp_path):
     ("", None), ("../../x", None)])
 def test_the_target_on_a_device(server, device, target):
     """What two targets have in common is of neither."""
-    assert (f"scratch-{target}" if target else "") == BackingDevices(str(server)).target_of(device)
+    assert (f"scratch-{target}" if target else "") == BackingDevices(str(server)).find_target(
+        device)
 
 
 def test_a_machine_without_targets_has_none(tmp_path):
-    assert "" == BackingDevices(str(tmp_path)).target_of("sda")
+    assert "" == BackingDevices(str(tmp_path)).find_target("sda")
 
 
 def test_devices_are_read_again_after_a_minute(server):
     now = [23.0]
     devices = BackingDevices(str(server), lambda: now[0])
-    assert "" == devices.target_of("sdz")
+    assert "" == devices.find_target("sdz")
     put(server, "sys/fs/lustre/osd-ldiskfs/scratch-OST0041/mntdev", "/dev/sdz\n")
     now[0] += 59
-    assert "" == devices.target_of("sdz")
+    assert "" == devices.find_target("sdz")
     now[0] += 1
-    assert "scratch-OST0041" == devices.target_of("sdz")
+    assert "scratch-OST0041" == devices.find_target("sdz")

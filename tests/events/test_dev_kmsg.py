@@ -27,9 +27,9 @@ def _is_writable():
 def test_what_a_program_writes_to_the_real_dev_kmsg_is_no_event():
     """The kernel gives it the facility of users, whatever it asks for."""
     one = Gathering("/", Config(), "here", "a-boot", roles=())
-    before = {event.id: event for event in one.look().events}
-    one.told()
-    assert one.look().status["log"]["source"] == "kmsg"
+    before = {event.id: event for event in one.scan().events}
+    one.acknowledge()
+    assert one.scan().status["log"]["source"] == "kmsg"
     mark = os.urandom(8).hex()
     for forged in (silent("10.9.0.11@o2ib2", f"fs{mark[:4]}-OST0003"), LOST,
                    "1:2:(a.c:3:f()) LBUG"):
@@ -38,7 +38,7 @@ def test_what_a_program_writes_to_the_real_dev_kmsg_is_no_event():
             with open("/dev/kmsg", "wb", buffering=0) as log:
                 log.write(f"{priority}LustreError: {forged} {mark}\n".encode())
                 log.write(f"{priority}LustreError: {forged}\n".encode())
-    after = {event.id for event in one.look().events} - set(before)
+    after = {event.id for event in one.scan().events} - set(before)
     one.close()
     assert set() == after
     # They are there: this is no test of an empty log.

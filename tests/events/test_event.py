@@ -9,53 +9,57 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base.errors import is_shown
+from iostats.base.errors import is_printable
 from iostats.events.event import (
     Event,
     as_json,
-    event_id,
+    describe_event,
+    format_event,
     from_json,
-    in_words,
-    latest,
-    made,
+    make_event,
+    make_event_id,
+    merge_copies,
     merge_copy,
-    what_in_words,
 )
 from iostats.events.kinds import CAUSES, KINDS, SEVERITIES
 from iostats.lustre import kernel_log, system_log
 
 NID = "10.9.0.11@o2ib2"
-EVICTED = made("a-boot", "oss1", ("log", "evicted"), "evicted", 1_795_333_379.25, cause="silent",
-               file_system="scratch", target="scratch-OST0003", clients=[NID], count=37,
-               skipped=23, message="scratch-OST0003: haven't heard from client")
+EVICTED = make_event("a-boot", "oss1", ("log", "evicted"), "evicted", 1_795_333_379.25,
+                     cause="silent",
+                     file_system="scratch", target="scratch-OST0003", clients=[NID], count=37,
+                     skipped=23, message="scratch-OST0003: haven't heard from client")
 
 
-def test_the_kinds_are_those_of_the_log_three_of_ours_and_those_of_ldms():
+def test_the_kinds_are_those_of_the_log_of_the_files_three_of_ours_and_those_of_ldms():
+    of_files = {"nearly_full", "target_full", "changelog_lag", "lnet_drops", "lnet_down",
+                "router_down", "lnet_resends", "lnet_unhealthy", "quota_full", "no_grants",
+                "requests_wait", "hsm_failed"}
     of_ldms = {"aggregator_down", "sampler_down", "ldmsd_restarted", "producers_moved",
                "description_valid", "command_refused", "not_described", "corrected", "etcd_away"}
     assert {*kernel_log.KINDS, *system_log.KINDS, "healthy", "log_lost", "events_dropped",
-            *of_ldms} - {"deactivated"} == set(KINDS)
+            *of_files, *of_ldms} - {"deactivated"} == set(KINDS)
     for kind in KINDS.values():
         assert 0 <= kind.severity < len(SEVERITIES)
         assert all(text and not text.endswith(".") for text in kind[1:])
 
 
 def test_an_id_is_of_what_happened():
-    assert event_id("a", "b") == event_id("a", "b")
-    assert 5 == len({event_id("a", "b"), event_id("ab"), event_id("a", "b", ""),
-                     event_id("b", "a"), event_id("a\0b")})
+    assert make_event_id("a", "b") == make_event_id("a", "b")
+    assert 5 == len({make_event_id("a", "b"), make_event_id("ab"), make_event_id("a", "b", ""),
+                     make_event_id("b", "a"), make_event_id("a\0b")})
     assert 16 == len(EVICTED.id)
-    again = made("a-boot", "oss2", ("log", "evicted"), "evicted", 7.0)
+    again = make_event("a-boot", "oss2", ("log", "evicted"), "evicted", 7.0)
     assert EVICTED.id == again.id
-    assert EVICTED.id != made("b-boot", "oss1", ("log", "evicted"), "evicted", 7.0).id
+    assert EVICTED.id != make_event("b-boot", "oss1", ("log", "evicted"), "evicted", 7.0).id
 
 
 def test_what_is_made_is_bounded_and_fit_for_a_terminal():
-    found = made("a", "n\x1b[2J", ("x",), "lbug", 23.0, last=7.0, clients=map(chr, range(1, 38)),
-                 message="\x1b" * 1000)
+    found = make_event("a", "n\x1b[2J", ("x",), "lbug", 23.0, last=7.0,
+                       clients=map(chr, range(1, 38)), message="\x1b" * 1000)
     assert (23.0, 23.0, 3) == (found.time, found.last, found.severity)
     assert 8 == len(found.clients) and 500 == len(found.message)
-    assert all(is_shown(text) for text in (found.node, found.message, *found.clients))
+    assert all(is_printable(text) for text in (found.node, found.message, *found.clients))
 
 
 def test_json_and_back():
@@ -84,7 +88,7 @@ def test_what_is_no_event_is_said_in_one_line(changes, expected):
     with pytest.raises(ValueError, match="an event: ") as error:
         from_json({**as_json(EVICTED), **changes})
     assert expected in str(error.value)
-    assert is_shown(str(error.value)) and len(str(error.value)) < 200
+    assert is_printable(str(error.value)) and len(str(error.value)) < 200
 
 
 def test_keys_that_are_missing_are_named():
@@ -99,18 +103,18 @@ def test_keys_that_are_missing_are_named():
 def test_the_copy_that_knows_more():
     grown = EVICTED._replace(count=41, last=1_795_333_381.0, clients=("10.9.0.12@o2ib2",))
     over = EVICTED._replace(over=1_795_333_422.0, time=1_795_333_379.0)
-    together = latest(latest(EVICTED, grown), over)
+    together = merge_copies(merge_copies(EVICTED, grown), over)
     assert (41, 1_795_333_379.0, 1_795_333_381.0, 1_795_333_422.0) == (
         together.count, together.time, together.last, together.over)
     assert {NID, "10.9.0.12@o2ib2"} == set(together.clients)
     with pytest.raises(ValueError, match="two events"):
-        latest(EVICTED, EVICTED._replace(id="0" * 16))
+        merge_copies(EVICTED, EVICTED._replace(id="0" * 16))
 
 
 texts = st.text(max_size=40)
 times = st.floats(0, 2e9)
 events = st.builds(
-    lambda kind, time, texts, numbers, **more: made(
+    lambda kind, time, texts, numbers, **more: make_event(
         "a-boot", texts[0], ("one",), kind, time, file_system=texts[1], target=texts[2],
         message=texts[3], count=numbers[0], skipped=numbers[1], **more),
     st.sampled_from(sorted(KINDS)), times, st.tuples(texts, texts, texts, texts),
@@ -121,14 +125,14 @@ events = st.builds(
 @given(events)
 def test_any_event_is_its_json(event):
     assert event == from_json(json.loads(json.dumps(as_json(event))))
-    assert is_shown(in_words(event)) and "\n" not in in_words(event)
+    assert is_printable(describe_event(event)) and "\n" not in describe_event(event)
 
 
 @given(events, events)
 def test_two_copies_in_any_order_are_one(one, other):
-    both = latest(one, other)
-    assert both == latest(other, one)._replace(clients=both.clients)
-    assert both == latest(both, one) == latest(both, other)
+    both = merge_copies(one, other)
+    assert both == merge_copies(other, one)._replace(clients=both.clients)
+    assert both == merge_copies(both, one) == merge_copies(both, other)
     assert both.count == max(one.count, other.count)
 
 
@@ -141,7 +145,7 @@ def test_a_copy_that_is_only_timed_again_is_no_change(members, is_change):
     copy = EVICTED._replace(**members)
     found = merge_copy(EVICTED, copy)
     assert (found is not EVICTED) is is_change
-    assert found == (latest(EVICTED, copy) if is_change else EVICTED)
+    assert found == (merge_copies(EVICTED, copy) if is_change else EVICTED)
 
 
 def test_an_end_that_is_timed_again_is_no_change():
@@ -165,7 +169,7 @@ def test_any_json_is_an_event_or_a_line(value):
     try:
         found = from_json(value)
     except ValueError as error:
-        assert is_shown(str(error)) and len(str(error)) < 200
+        assert is_printable(str(error)) and len(str(error)) < 200
     else:
         assert isinstance(found, Event)
 
@@ -173,9 +177,10 @@ def test_any_json_is_an_event_or_a_line(value):
 def test_the_line_that_people_see():
     assert ("2026-11-22 07:42:59 critical oss1 evicted scratch-OST0003 37x node11,+36 (silent, "
             "over after 43 s, 23 more not logged): haven't heard from client"
-            ) == in_words(EVICTED._replace(over=1_795_333_422.0), {NID: "node11"}, utc=True)
-    lost = made("a-boot", "n1", ("x",), "log_lost", 1_795_333_379.0, count=1200, message="lost")
-    assert "2026-11-22 07:42:59 warning log_lost 1,200x: lost" == in_words(
+            ) == describe_event(EVICTED._replace(over=1_795_333_422.0), {NID: "node11"}, utc=True)
+    lost = make_event("a-boot", "n1", ("x",), "log_lost", 1_795_333_379.0, count=1200,
+                      message="lost")
+    assert "2026-11-22 07:42:59 warning log_lost 1,200x: lost" == describe_event(
         lost, utc=True, with_node=False)
 
 
@@ -190,7 +195,7 @@ def test_the_line_that_people_see():
 def test_where_there_is_little_room_fewer_clients_have_names(room, found):
     event = EVICTED._replace(clients=("nid00001", "nid00002", "nid00003"), skipped=0,
                              message="gone")
-    assert found == what_in_words(event, room=room)
+    assert found == format_event(event, room=room)
 
 
 @pytest.mark.parametrize("target, message, found", [
@@ -204,7 +209,7 @@ def test_the_target_that_is_shown_stands_once(target, message, found):
     """Another device that is like it stays, where there is room for it."""
     event = EVICTED._replace(kind="lbug", clients=(), count=1, skipped=0, cause="", target=target,
                              message=message)
-    assert found == what_in_words(event)
+    assert found == format_event(event)
 
 
 @pytest.mark.parametrize("message, found", [
@@ -216,10 +221,10 @@ def test_the_target_that_is_shown_stands_once(target, message, found):
 def test_where_there_is_little_room_the_target_stands_once(message, found):
     event = EVICTED._replace(kind="lbug", clients=("nid1",), count=1, skipped=0, cause="",
                              message=message)
-    assert found == what_in_words(event, room=10)
+    assert found == format_event(event, room=10)
 
 
 def test_where_there_is_little_room_a_file_system_stands_once():
     event = EVICTED._replace(kind="data_lost", clients=(), count=1, skipped=0, cause="", target="",
                              message="scratch: dirty page discard: x")
-    assert "data_lost scratch: dirty page discard: x" == what_in_words(event, room=80)
+    assert "data_lost scratch: dirty page discard: x" == format_event(event, room=80)

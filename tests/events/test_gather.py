@@ -13,15 +13,15 @@ from server_files import ServerFiles
 
 from iostats.base.config import Config
 from iostats.events import sources
-from iostats.events.event import as_json, in_words, latest, made
+from iostats.events.event import as_json, describe_event, make_event, merge_copies
 from iostats.events.gather import Gathering
-from iostats.events.sources import Found
+from iostats.events.sources import SourceResult
 
 
 def config(**events):
     found = Config()
     for key, value in events.items():
-        found.take(f"events.{key}", str(value), "here")
+        found.set_value(f"events.{key}", str(value), "here")
     return found
 
 
@@ -51,18 +51,18 @@ def kinds(found):
 def test_what_is_told_is_told_once(root):
     one = gathering(root)
     log(root, (23, 750, silent("10.9.0.11@o2ib2")), (24, 757, silent("10.9.0.12@o2ib2")))
-    assert [("evicted", 2)] == kinds(one.look())
-    one.told()
-    assert [] == one.look().events
+    assert [("evicted", 2)] == kinds(one.scan())
+    one.acknowledge()
+    assert [] == one.scan().events
     log(root, (25, 758, silent("10.9.0.13@o2ib2")))
-    assert [("evicted", 3)] == kinds(one.look())
+    assert [("evicted", 3)] == kinds(one.scan())
 
 
 def test_until_it_was_told_it_is_given_again(root):
     log(root, (23, 750, silent("10.9.0.11@o2ib2")))
     one = gathering(root)
-    [first] = one.look().events
-    [again] = one.look().events
+    [first] = one.scan().events
+    [again] = one.scan().events
     assert first == again
 
 
@@ -70,8 +70,8 @@ def test_what_was_read_before_the_first_look_is_not_lost_by_a_kill(root):
     log(root, (23, 750, silent("10.9.0.11@o2ib2")))
     one = gathering(root)
     one.read_log()
-    [found] = one.look().events                 # with no state: it keeps one, and is killed
-    assert [found.id] == [event.id for event in gathering(root).look().events]
+    [found] = one.scan().events                 # with no state: it keeps one, and is killed
+    assert [found.id] == [event.id for event in gathering(root).scan().events]
 
 
 def test_a_process_that_is_killed_at_any_point_loses_none_and_doubles_none(root):
@@ -79,7 +79,7 @@ def test_a_process_that_is_killed_at_any_point_loses_none_and_doubles_none(root)
              (26, 753, silent("10.9.0.11@o2ib2")), (27, 761, silent("10.9.0.12@o2ib2")),
              (28, 762, silent("10.9.0.13@o2ib2")), (29, 783, LOST)]
     log(root, *lines)
-    expected = {one.id: one for one in gathering(root).look().events}
+    expected = {one.id: one for one in gathering(root).scan().events}
     for first in range(len(lines)):
         for is_told in (True, False):
             (root / "dev/kmsg").write_bytes(b"")
@@ -87,14 +87,14 @@ def test_a_process_that_is_killed_at_any_point_loses_none_and_doubles_none(root)
             log(root, *lines[:first])
             told = {}
             killed = gathering(root)
-            for event in killed.look().events:
+            for event in killed.scan().events:
                 told[event.id] = event
             if is_told:
-                killed.told()
+                killed.acknowledge()
             del killed
             log(root, *lines[first:])
-            for event in gathering(root).look().events:
-                told[event.id] = latest(told[event.id], event) if event.id in told else event
+            for event in gathering(root).scan().events:
+                told[event.id] = merge_copies(told[event.id], event) if event.id in told else event
             assert {key: one.count for key, one in expected.items()} == {
                 key: one.count for key, one in told.items()}
             assert {one.kind for one in expected.values() if one.over} == {
@@ -103,7 +103,7 @@ def test_a_process_that_is_killed_at_any_point_loses_none_and_doubles_none(root)
 
 def test_what_is_over_says_so(root):
     log(root, (23, 750, LOST), (24, 751, EVICTED), (25, 793.5, RESTORED))
-    found = {one.kind: one for one in gathering(root).look().events}
+    found = {one.kind: one for one in gathering(root).scan().events}
     assert 43.5 == pytest.approx(found["connection_lost"].over - found["connection_lost"].time)
     assert 42.5 == pytest.approx(found["evicted"].over - found["evicted"].time)
 
@@ -111,11 +111,11 @@ def test_what_is_over_says_so(root):
 def test_lines_that_were_overwritten_are_an_event(root):
     log(root, (23, 750, LOST))
     one = gathering(root)
-    one.look()
-    one.told()
+    one.scan()
+    one.acknowledge()
     (root / "dev/kmsg").write_bytes(b"")
     log(root, (1261, 790, RESTORED))
-    found = gathering(root).look()
+    found = gathering(root).scan()
     assert ("log_lost", 1237) in kinds(found)
     assert 1237 == found.status["log"]["lost"]
 
@@ -123,11 +123,11 @@ def test_lines_that_were_overwritten_are_an_event(root):
 def test_another_boot_begins_anew(root):
     log(root, (23, 750, LOST))
     one = gathering(root)
-    [before] = one.look().events
-    one.told()
+    [before] = one.scan().events
+    one.acknowledge()
     (root / "dev/kmsg").write_bytes(b"")
     log(root, (5, 23, LOST))
-    [after] = gathering(root, boot_id="b-boot").look().events
+    [after] = gathering(root, boot_id="b-boot").scan().events
     assert ("connection_lost", 1) == (after.kind, after.count) and after.id != before.id
 
 
@@ -136,37 +136,37 @@ def test_another_boot_begins_anew(root):
 def test_a_damaged_state_is_told_anew(root, state):
     log(root, (23, 750, LOST))
     (root / "state").write_bytes(state)
-    assert [("connection_lost", 1)] == kinds(gathering(root).look())
+    assert [("connection_lost", 1)] == kinds(gathering(root).scan())
 
 
 def test_any_value_in_the_state_is_taken_or_told_anew(root):
     log(root, (23, 750, LOST), (24, 751, silent("10.9.0.11@o2ib2")))
     one = gathering(root)
-    one.look()
-    one.told()
+    one.scan()
+    one.acknowledge()
     whole = json.loads((root / "state").read_text())
     for key in whole:
         for value in (None, 23, "a", [], {}, [[]], [23], {"a": 23}, [["a", "b"]]):
             (root / "state").write_text(json.dumps({**whole, key: value}))
-            gathering(root).look()
+            gathering(root).scan()
 
 
 def test_a_log_that_cannot_be_read_says_why(root):
     (root / "dev/kmsg").unlink()
-    found = gathering(root).look()
+    found = gathering(root).scan()
     assert [] == found.events
     assert {"source": "none", "why": f"{root}/dev/kmsg: No such file or directory", "lines": 0,
             "lost": 0} == found.status["log"]
     assert "[events] kernel_log is no" == gathering(
-        root, kernel_log="no").look().status["log"]["why"]
+        root, kernel_log="no").scan().status["log"]["why"]
     assert f"journalctl shows the log of this machine, and not of {root}" == gathering(
-        root, kernel_log="journald").look().status["log"]["why"]
+        root, kernel_log="journald").scan().status["log"]["why"]
 
 
 def test_a_directory_in_its_place_is_no_log(root):
     (root / "dev/kmsg").unlink()
     (root / "dev/kmsg").mkdir()
-    assert "none" == gathering(root).look().status["log"]["source"]
+    assert "none" == gathering(root).scan().status["log"]["source"]
 
 
 def test_a_fifo_in_its_place_is_read_as_it_comes(root):
@@ -178,7 +178,7 @@ def test_a_fifo_in_its_place_is_read_as_it_comes(root):
     for part in (text[:100], text[100:]):
         with open(root / "dev/kmsg", "wb") as file:
             file.write(part)
-        found = one.look()
+        found = one.scan()
     assert ["connection_lost", "connection_restored"] == [event.kind for event in found.events]
     one.close()
 
@@ -187,26 +187,26 @@ def test_lines_of_any_length_are_read(root):
     with open(root / "dev/kmsg", "wb") as file:
         file.write(b"4,23,750000000,-;Lustre: " + b"a" * 1_000_000 + b"\n" + b"\0" * 1_000_000
                    + b"\n" + record(751, LOST, number=24) + b"4,25,752000000,-;Lustre: caf\xc3")
-    assert [("connection_lost", 1)] == kinds(gathering(root).look())
+    assert [("connection_lost", 1)] == kinds(gathering(root).scan())
 
 
 def test_a_file_that_was_replaced_is_read_from_its_beginning(root):
     log(root, (23, 750, LOST))
     one = gathering(root)
-    one.look()
-    one.told()
+    one.scan()
+    one.acknowledge()
     os.rename(root / "dev/kmsg", root / "dev/old")
     log(root, (23, 750, LOST), (24, 790, RESTORED))
-    assert {("connection_lost", 1), ("connection_restored", 1)} == set(kinds(one.look()))
+    assert {("connection_lost", 1), ("connection_restored", 1)} == set(kinds(one.scan()))
 
 
 def test_more_than_a_thousand_events_come_in_parts(root):
     log(root, *((23 + number, 750 + 10 * number, LOST) for number in range(2300)))
     one, counts = gathering(root), []
     while True:
-        found = one.look()
+        found = one.scan()
         counts.append(len(found.events))
-        one.told()
+        one.acknowledge()
         if not found.more:
             break
     assert 2300 == sum(counts) and max(counts) <= 1000 and 0 == found.dropped
@@ -214,20 +214,20 @@ def test_more_than_a_thousand_events_come_in_parts(root):
 
 def test_since_leaves_out_what_was_over(root):
     log(root, (23, 750, LOST), (24, 1e6, LOST))
-    whole = sorted(gathering(root).look().events)
+    whole = sorted(gathering(root).scan().events)
     since = max(one.time for one in whole) - 1
     late = Gathering(str(root), config(), "n", "a-boot", since=since)
-    assert 1 == len(late.look().events)
+    assert 1 == len(late.scan().events)
 
 
 def test_a_log_that_comes_later_is_read(root, monkeypatch):
     (root / "dev/kmsg").unlink()
     one = gathering(root)
-    assert "none" == one.look().status["log"]["source"]
+    assert "none" == one.scan().status["log"]["source"]
     log(root, (23, 750, LOST))
     true = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: true() + 61)
-    found = one.look()
+    found = one.scan()
     assert ([("connection_lost", 1)], "kmsg", "") == (
         kinds(found), found.status["log"]["source"], found.status["log"]["why"])
 
@@ -235,30 +235,30 @@ def test_a_log_that_comes_later_is_read(root, monkeypatch):
 def test_a_log_that_failed_is_read_on_from_where_it_was(root, monkeypatch):
     log(root, (23, 750, LOST))
     one = gathering(root)
-    one.look()
-    one.told()
+    one.scan()
+    one.acknowledge()
     true, read = time.monotonic, os.read
     monkeypatch.setattr(os, "read", lambda *_: (_ for _ in ()).throw(OSError(5, "Input error")))
     log(root, (24, 755, LOST), (25, 790, RESTORED))
-    found = one.look()
+    found = one.scan()
     assert ("none", f"{root}/dev/kmsg: Input error") == (
         found.status["log"]["source"], found.status["log"]["why"])
     monkeypatch.setattr(os, "read", read)
     monkeypatch.setattr(time, "monotonic", lambda: true() + 61)
-    assert {("connection_lost", 2), ("connection_restored", 1)} == set(kinds(one.look()))
+    assert {("connection_lost", 2), ("connection_restored", 1)} == set(kinds(one.scan()))
 
 
 def test_a_log_that_journald_was_asked_for_before_is_not_told_again(root):
     """The journal has no numbers, and the same times."""
     log(root, (23, 750, LOST))
     one = gathering(root)
-    one.look()
-    one.told()
+    one.scan()
+    one.acknowledge()
     state = json.loads((root / "state").read_text())
     state["position"].update(sequence=-1, cursor="s=23")
     (root / "state").write_text(json.dumps(state))
     log(root, (24, 755, LOST))
-    assert [("connection_lost", 2)] == kinds(gathering(root).look())
+    assert [("connection_lost", 2)] == kinds(gathering(root).scan())
 
 
 @pytest.mark.parametrize("step", [-1e6, 1e6, -3600, 3600])
@@ -267,13 +267,13 @@ def test_a_wall_clock_that_is_set_while_we_run(root, monkeypatch, step):
     true, began = time.time, time.clock_gettime(time.CLOCK_BOOTTIME)
     one = gathering(root)
     log(root, (23, began, LOST))
-    [first] = one.look().events
-    one.told()
+    [first] = one.scan().events
+    one.acknowledge()
     monkeypatch.setattr(time, "time", lambda: true() + step)
-    one.look()
+    one.scan()
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     log(root, (24, now, RESTORED))
-    found = {event.kind: event for event in one.look().events}
+    found = {event.kind: event for event in one.scan().events}
     assert abs(true() + step - found["connection_restored"].time) < 60
     if "connection_lost" in found:
         assert first.time == found["connection_lost"].time
@@ -287,16 +287,16 @@ def test_a_line_that_is_read_late_has_the_time_at_which_it_was_printed(root, mon
     monkeypatch.setattr(time, "clock_gettime", lambda which: clock[0] - 250.0)      # the boot: 250
     log(root, (23, 750, silent("10.9.0.11@o2ib2")))
     one = gathering(root)
-    assert [1000.0] == [event.time for event in one.look().events]
-    one.told()
+    assert [1000.0] == [event.time for event in one.scan().events]
+    one.acknowledge()
     for _ in range(37):                                 # an hour without a line
         clock[0] += 100
-        assert [] == one.look().events
-        one.told()
+        assert [] == one.scan().events
+        one.acknowledge()
     one.close()
     log(root, (24, 4473, silent("10.9.0.12@o2ib2")))    # 23 s after the agent was killed
     clock[0] = 4700 + 4100.0
-    [late] = gathering(root).look().events
+    [late] = gathering(root).scan().events
     assert 4723.0 == pytest.approx(late.time, abs=0.01)
 
 
@@ -308,34 +308,35 @@ class Counted:
     def __init__(self):
         self.count = 0
 
-    def look(self, place, before, now):
+    def scan(self, place, before, now):
         events = []
         if before is not None and self.count > before[0]:
-            events = [made(place.boot_id, place.node, ("evictions", OST, str(before[0])), "evicted",
-                           before[1], last=now, cause="unknown", target=OST,
-                           count=self.count - before[0])]
-        return Found(events, [self.count, now], {"targets": {OST: {"state": "up"}}})
+            events = [make_event(place.boot_id, place.node, ("evictions", OST, str(before[0])),
+                                 "evicted",
+                                 before[1], last=now, cause="unknown", target=OST,
+                                 count=self.count - before[0])]
+        return SourceResult(events, [self.count, now], {"targets": {OST: {"state": "up"}}})
 
 
 @pytest.fixture
 def counted(monkeypatch):
     source = Counted()
-    monkeypatch.setattr(sources, "known", lambda roles: {"evictions": source})
+    monkeypatch.setattr(sources, "list_sources", lambda roles: {"evictions": source})
     return source
 
 
 def test_evictions_that_the_log_has_too_are_told_once(root, counted):
     one, now = gathering(root), time.time()
     usec_now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    assert {OST: {"state": "up"}} == one.look(now - 10).status["targets"]
-    one.told()
+    assert {OST: {"state": "up"}} == one.scan(now - 10).status["targets"]
+    one.acknowledge()
     counted.count = 3
     log(root, (23, usec_now - 1, silent("10.9.0.11@o2ib2")),
         (24, usec_now - 1, silent("10.9.0.12@o2ib2")))
-    found = one.look(now).events
+    found = one.scan(now).events
     assert {("silent", 2), ("unknown", 1)} == {(event.cause, event.count) for event in found}
-    one.told()
-    assert [] == gathering(root).look(now + 10).events
+    one.acknowledge()
+    assert [] == gathering(root).scan(now + 10).events
 
 
 def evictions_of(found):
@@ -354,8 +355,8 @@ def test_a_line_that_was_left_out_is_the_one_that_another_target_counted(tmp_pat
     server.start(OST, instance=41, evictions=7)
     server.start("scratch-OST0001", instance=41, evictions=second)
     one, now = gathering(tmp_path), time.time()
-    one.look(now - 10)
-    one.told()
+    one.scan(now - 10)
+    one.acknowledge()
     server.show(OST, evictions=8)
     if second:
         server.show("scratch-OST0001", evictions=second + 1)
@@ -364,7 +365,7 @@ def test_a_line_that_was_left_out_is_the_one_that_another_target_counted(tmp_pat
         (24, usec_now - 1, "Skipped 1 previous similar message"))
     assert ([(OST, "silent", 1, 1)] if second is None else
             [("scratch-OST0001", "unknown", 1, 0), (OST, "silent", 1, 0)]) == evictions_of(
-                one.look(now))
+                one.scan(now))
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -374,28 +375,28 @@ def test_a_recovery_counts_those_that_it_evicts_before_it_prints_them(root, coun
     usec_now = time.clock_gettime(time.CLOCK_BOOTTIME)
     log(root, (23, usec_now - 20, f"{OST}: Will be in recovery for at least 5:00, or until 41 "
                                   "clients reconnect"))
-    one.look(now - 10)
-    one.told()
+    one.scan(now - 10)
+    one.acknowledge()
     counted.count = 27
-    assert [] == one.look(now).events
-    one.told()
+    assert [] == one.scan(now).events
+    one.acknowledge()
     if is_killed:
         one = gathering(root)
     log(root, (24, usec_now + 0.1, f"{OST}: disconnecting 23 stale clients"))
-    found = {event.cause: event.count for event in one.look(now + 10).events}
+    found = {event.cause: event.count for event in one.scan(now + 10).events}
     assert {"recovery": 23, "unknown": 4} == {key: n for key, n in found.items() if key}
-    one.told()
-    assert [] == one.look(now + 20).events
+    one.acknowledge()
+    assert [] == one.scan(now + 20).events
 
 
 def test_what_was_not_told_is_told_after_a_kill_with_its_id(root, counted):
     one = gathering(root)
-    one.look(1000.0)
-    one.told()
+    one.scan(1000.0)
+    one.acknowledge()
     counted.count = 3
-    [lost] = one.look(1010.0).events
+    [lost] = one.scan(1010.0).events
     counted.count = 5
-    [again] = gathering(root).look(1020.0).events
+    [again] = gathering(root).scan(1020.0).events
     assert (3, 5) == (lost.count, again.count) and lost.id == again.id
 
 
@@ -409,14 +410,15 @@ def test_the_logs_clock_is_read_where_the_kernel_shows_it(root, name):
                     f"cpu_clk                                 : {behind_s * 1000:.6f}\n"
                     "jiffies : 4311\n")
     log(root, (23, behind_s - 41, LOST))
-    [found] = gathering(root).look().events
-    assert time.time() - 41 == pytest.approx(found.time, abs=2)
+    before = time.time()
+    [found] = gathering(root).scan().events
+    assert before - 41 - 1 <= found.time <= time.time() - 41 + 1        # 1: the clock may be set
 
 
 def test_an_event_is_a_line(root):
     log(root, (23, 750, silent("10.9.0.11@o2ib2")))
-    [found] = gathering(root).look().events
-    assert in_words(found, {"10.9.0.11@o2ib2": "node11"}).endswith(
+    [found] = gathering(root).scan().events
+    assert describe_event(found, {"10.9.0.11@o2ib2": "node11"}).endswith(
         f"critical oss1 evicted {OST} node11 (silent): "
         + silent("10.9.0.11@o2ib2").removeprefix(f"{OST}: "))
     assert UUID in str(as_json(found)["message"])

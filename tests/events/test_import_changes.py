@@ -14,8 +14,8 @@ from processes import put
 from iostats.base import config as site
 from iostats.events import event
 from iostats.events.gather import Gathering
-from iostats.events.import_changes import changes, is_connected, texts_of
-from iostats.events.sources import Place, imports, known
+from iostats.events.import_changes import find_changes, is_connected, make_unparsed_state
+from iostats.events.sources import Place, imports, list_sources
 from iostats.lustre.paths import File
 
 NAME = "scratch-OST0003-osc-ffff9a3c5d1e0800"
@@ -29,47 +29,49 @@ def files(state, more="", name=NAME):
     return [File("import", name, "a/import", 0, more), File("state", name, "a/state", 0, state)]
 
 
-def look(state, before, **of_file):
+def scan(state, before, **of_file):
     """What a look finds, and what it leaves, through JSON."""
-    seen = changes(files(state, **of_file), before, "boot", "nid1", 2000.0)
+    seen = find_changes(files(state, **of_file), before, "boot", "nid1", 2000.0)
     return [(one.kind, one.time, one.over) for one in seen.events], json.loads(
         json.dumps(seen.state))
 
 
 def test_three_looks_tell_one_outage():
-    first, state = look(FULL, texts_of(files(FULL)))
-    second, state = look(LOST, state)
-    third, state = look(LOST, state)
-    fourth, state = look(BACK, state)
-    last, _ = look(BACK, state)
+    first, state = scan(FULL, make_unparsed_state(files(FULL)))
+    second, state = scan(LOST, state)
+    third, state = scan(LOST, state)
+    fourth, state = scan(BACK, state)
+    last, _ = scan(BACK, state)
     assert [] == first == last
     assert [("connection_lost", 1023, None)] == second == third
     assert [("connection_lost", 1023, 1060), ("connection_restored", 1060, None)] == fourth
 
 
 def test_the_same_events_have_the_same_ids_at_any_look():
-    once = changes(files(BACK), texts_of(files(FULL)), "boot", "nid1", 1070.0).events
-    other = changes(files(BACK), texts_of(files(LOST)), "boot", "nid1", 1999.0).events
+    once = find_changes(files(BACK), make_unparsed_state(files(FULL)), "boot", "nid1",
+                        1070.0).events
+    other = find_changes(files(BACK), make_unparsed_state(files(LOST)), "boot", "nid1",
+                         1999.0).events
     assert [one.id for one in once] == [one.id for one in other]
     assert not {one.id for one in once} & {
-        one.id for one in changes(files(BACK), {}, "next boot", "nid1", 1070.0).events}
+        one.id for one in find_changes(files(BACK), {}, "next boot", "nid1", 1070.0).events}
 
 
 def test_the_first_look_of_all_tells_what_a_history_has_and_no_counts():
     text = "import:\n    rpcs:\n       timeouts: 37\n"
     assert ["connection_lost", "connection_restored"] == [
-        kind for kind, *_ in look(BACK, None, more=text)[0]]
-    assert "timeouts" in [kind for kind, *_ in look(BACK, {}, more=text)[0]]
+        kind for kind, *_ in scan(BACK, None, more=text)[0]]
+    assert "timeouts" in [kind for kind, *_ in scan(BACK, {}, more=text)[0]]
 
 
 @pytest.mark.parametrize("state, connected", [(FULL, True), (LOST, False), (
     FULL.replace("FULL", "IDLE", 1), True)])
 def test_who_is_connected(state, connected):
-    assert connected == is_connected(look(state, {})[1][NAME])
+    assert connected == is_connected(scan(state, {})[1][NAME])
 
 
 def test_another_storage_servers_connection_is_no_clients():
-    assert [] == look(LOST, {}, name="scratch-OST0003-osc-MDT0000")[0]
+    assert [] == scan(LOST, {}, name="scratch-OST0003-osc-MDT0000")[0]
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=9),
@@ -81,16 +83,16 @@ def test_any_state_of_a_look_before_will_do(value):
                    {NAME: [LOST, "", [False, value, None, False, False, False]]},
                    {NAME: [LOST, "", [False, ["evicted", 1, 1, value, 1, ["a"], "b"], value, 0, 0,
                                       0]]}):
-        found = imports.look(Place("/nonexistent", site.load("/dev/null", environ={}), "nid1",
-                                   "boot"), before, 2000.0)
+        found = imports.scan(Place("/nonexistent", site.load("/dev/null", environ={}), "nid1",
+                                   "boot", {}), before, 2000.0)
         assert ([], {}, {}) == found
         if isinstance(before, dict):
-            for one in changes(files(BACK), before, "boot", "nid1", 2000.0).events:
+            for one in find_changes(files(BACK), before, "boot", "nid1", 2000.0).events:
                 assert one == event.from_json(event.as_json(one))
 
 
 def test_it_is_a_source_of_clients_alone():
-    assert "imports" in known(("client",)) and "imports" not in known(("server",))
+    assert "imports" in list_sources(("client",)) and "imports" not in list_sources(("server",))
 
 
 def test_who_gathers_takes_an_activation_for_none(tmp_path):
@@ -111,7 +113,7 @@ def test_who_gathers_takes_an_activation_for_none(tmp_path):
         put(tmp_path, f"proc/fs/lustre/osc/{name}/state", FULL + "".join(
             f" - [ {now - ago}, {state} ]\n" for ago, state in (
                 (3, "DISCONN"), (3, "CONNECTING"), (2, "EVICTED"), (1, "RECOVER"), (1, "FULL"))))
-    found = Gathering(str(tmp_path), site.load("/dev/null", environ={}), "nid1", "boot").look()
+    found = Gathering(str(tmp_path), site.load("/dev/null", environ={}), "nid1", "boot").scan()
     assert {("connection_lost", "scratch-OST0007"), ("evicted", "scratch-OST0007"),
             ("connection_restored", "scratch-OST0007")} == {
         (one.kind, one.target) for one in found.events}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kernel_lines import EVICTED, LOST, RESTORED, record, silent
 
 from iostats.base.config import Config
-from iostats.events import journald
+from iostats.events import dev_kmsg
+from iostats.events.dev_kmsg import JournalMessages
 from iostats.events.gather import Gathering
-from iostats.events.journald import JournalMessages
 
 MISSED = "e9bf28e6e834481bb6f48f548ad13606"
 # Prints $JOURNAL, or what is behind the cursor in it; the way a journalctl of 219 to 257 does.
@@ -65,7 +65,7 @@ def journal(tmp_path, monkeypatch):
 
 def gathering(tmp_path):
     config = Config()
-    config.take("events.kernel_log", "journald", "here")
+    config.set_value("events.kernel_log", "journald", "here")
     return Gathering("/", config, "oss1", "a-boot", str(tmp_path / "state"), roles=())
 
 
@@ -78,8 +78,8 @@ def test_the_same_events_with_the_same_ids(tmp_path, journal):
     (tmp_path / "dev/kmsg").write_bytes(b"".join(
         record(seconds, text, "LustreError", number) for number, seconds, text in lines[:-1])
         + escaped)
-    of_journal = gathering(tmp_path).look()
-    of_kmsg = Gathering(str(tmp_path), Config(), "oss1", "a-boot", roles=()).look()
+    of_journal = gathering(tmp_path).scan()
+    of_kmsg = Gathering(str(tmp_path), Config(), "oss1", "a-boot", roles=()).scan()
     assert "journald" == of_journal.status["log"]["source"]
     assert 5 == len(of_kmsg.events)
     assert [(one.id, one.kind, one.count, one.message) for one in of_kmsg.events] == [
@@ -89,10 +89,10 @@ def test_the_same_events_with_the_same_ids(tmp_path, journal):
 def test_it_goes_on_behind_the_last_cursor(tmp_path, journal):
     journal(entry(7, 750, silent("10.9.0.11@o2ib2")))
     one = gathering(tmp_path)
-    assert 1 == len(one.look().events)
-    one.told()
+    assert 1 == len(one.scan().events)
+    one.acknowledge()
     journal(entry(8, 751, silent("10.9.0.12@o2ib2")))
-    [found] = gathering(tmp_path).look().events
+    [found] = gathering(tmp_path).scan().events
     assert 2 == found.count
     assert "--after-cursor=s=7" in journal.path.with_suffix(".asked").read_text()
 
@@ -101,13 +101,13 @@ def test_what_programs_wrote_is_not_heard(tmp_path, journal):
     journal(entry(7, 750, LOST, SYSLOG_FACILITY="1"), entry(8, 751, LOST, _TRANSPORT="journal"),
             entry(9, 752, LOST, SYSLOG_FACILITY="3", PRIORITY="0"),
             entry(10, 753, "2 kernel messages", "", MESSAGE_ID=MISSED, _TRANSPORT="journal"))
-    assert [] == gathering(tmp_path).look().events
+    assert [] == gathering(tmp_path).scan().events
 
 
 def test_lines_that_journald_missed_are_an_event(tmp_path, journal):
     journal(entry(7, 750, LOST), entry(8, 751, "Missed 1237 kernel messages", "",
                                         MESSAGE_ID=MISSED, _TRANSPORT="driver"))
-    found = gathering(tmp_path).look()
+    found = gathering(tmp_path).scan()
     assert [("connection_lost", 1), ("log_lost", 1237)] == [
         (one.kind, one.count) for one in found.events]
     assert 1237 == found.status["log"]["lost"]
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_text(tmp_path, journal):
             entry(8, 751, "", MESSAGE=None), entry(9, 752, "", MESSAGE=[300, "a"]),
             "not json", '{"__CURSOR":"s=10","MESSAGE":"Lustre', "[" * 10_000 + "Lustre",
             '{"a":"' + "Lustre" * 100_000 + '"}', entry(11, 753, LOST))
-    assert ["other", "connection_lost"] == [one.kind for one in gathering(tmp_path).look().events]
+    assert ["other", "connection_lost"] == [one.kind for one in gathering(tmp_path).scan().events]
 
 
 def test_a_journal_that_was_rotated_is_read_from_its_beginning_once(tmp_path, journal):
@@ -131,22 +131,22 @@ def test_a_journal_that_was_rotated_is_read_from_its_beginning_once(tmp_path, jo
 
 def test_who_may_not_read_it_is_told_so(tmp_path, journal):
     journal.path.write_text("")
-    log = gathering(tmp_path).look().status["log"]
+    log = gathering(tmp_path).scan().status["log"]
     assert ("none", True) == (log["source"], "systemd-journal" in log["why"])
     journal.path.with_suffix(".fails").write_text("no journal files were found\n")
-    assert "no journal files were found" in gathering(tmp_path).look().status["log"]["why"]
+    assert "no journal files were found" in gathering(tmp_path).scan().status["log"]["why"]
 
 
 def test_no_journalctl_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    log = gathering(tmp_path).look().status["log"]
+    log = gathering(tmp_path).scan().status["log"]
     assert ("none", True) == (log["source"], "No such file" in log["why"])
 
 
 def test_a_journalctl_that_hangs_is_ended(tmp_path, journal, monkeypatch):
-    monkeypatch.setattr(journald, "_WITHIN_S", 0.2)
+    monkeypatch.setattr(dev_kmsg, "_WITHIN_S", 0.2)
     (tmp_path / "bin/journalctl").write_text("#!/bin/sh\nexec sleep 60\n")
-    log = gathering(tmp_path).look().status["log"]
+    log = gathering(tmp_path).scan().status["log"]
     assert ("none", True) == (log["source"], "no answer within" in log["why"])
 
 
@@ -159,7 +159,7 @@ json_values = st.recursive(st.none() | st.integers() | st.text(max_size=9), lamb
 def test_any_entry_is_a_record_or_none(value):
     whole = json.loads(entry(7, 750, LOST))
     try:
-        found = journald.record_of({**whole, **value})
+        found = dev_kmsg.parse_entry({**whole, **value})
     except (ValueError, TypeError, KeyError):
         return
     if found:

@@ -9,7 +9,7 @@ import pytest
 from server_files import BOOT, ServerFiles, complete, recovering
 
 from iostats.base.config import Config
-from iostats.events.event import event_id
+from iostats.events.event import make_event_id
 from iostats.events.gather import Gathering
 from iostats.events.server_reading import read_server
 from iostats.events.sources import evictions, recovery, targets
@@ -31,13 +31,13 @@ class Agent:
                                     str(self.state), ("server",))
         return self
 
-    def look(self, now, is_told=True):
+    def scan(self, now, is_told=True):
         """{kind: [id]}"""
         found = {}
-        for one in self._gathering.look(now).events:
+        for one in self._gathering.scan(now).events:
             found.setdefault(one.kind, []).append(one.id)
         if is_told:
-            self._gathering.told()
+            self._gathering.acknowledge()
         self.unused += self._gathering.unused
         self._gathering.unused.clear()
         return found
@@ -82,14 +82,14 @@ def test_a_lost_state_gives_no_new_event_an_old_id(agent, loss):
     agent.server.start("MGS")
     old = []
     for at in range(3):
-        agent.begin().look(T + 100 * at)
+        agent.begin().scan(T + 100 * at)
         agent.server.health("NOT HEALTHY")
         agent.server.stop("MGS")
-        found = agent.look(T + 100 * at + 23)
+        found = agent.scan(T + 100 * at + 23)
         assert {"not_healthy", "target_down"} == set(found)
         agent.server.health("healthy")
         agent.server.start("MGS")
-        ended = agent.look(T + 100 * at + 41)
+        ended = agent.scan(T + 100 * at + 41)
         assert found["not_healthy"] == ended["not_healthy"]
         assert {"healthy", "target_up"} <= set(ended)
         old += [*found["not_healthy"], *found["target_down"], *ended["healthy"],
@@ -100,50 +100,50 @@ def test_a_lost_state_gives_no_new_event_an_old_id(agent, loss):
 
 def test_what_the_first_look_found_has_its_id_after_a_kill(agent):
     agent.server.health("NOT HEALTHY")
-    first = agent.begin().look(T, is_told=False)
-    assert first == agent.begin().look(T + 10)
+    first = agent.begin().scan(T, is_told=False)
+    assert first == agent.begin().scan(T + 10)
     agent.server.health("healthy")
-    assert first["not_healthy"] == agent.begin().look(T + 20)["not_healthy"]
+    assert first["not_healthy"] == agent.begin().scan(T + 20)["not_healthy"]
 
 
 def test_a_state_of_the_release_before_goes_on_with_its_ids(agent):
-    agent.begin().look(T)
+    agent.begin().scan(T)
     kept = json.loads(agent.state.read_text())
     for key in ("series", "held", "end", "lines"):
         del kept[key]
     kept["version"] = 1
     kept["sources"]["health"] = {"times": 41, "open": ["NOT HEALTHY", [], T - 23]}
     agent.state.write_text(json.dumps(kept))
-    found = agent.begin().look(T + 10)
-    assert {"not_healthy": [event_id(BOOT, "health", "NOT HEALTHY", "41")],
-            "healthy": [event_id(BOOT, "health", "healthy", "41")]} == found
+    found = agent.begin().scan(T + 10)
+    assert {"not_healthy": [make_event_id(BOOT, "health", "NOT HEALTHY", "41")],
+            "healthy": [make_event_id(BOOT, "health", "healthy", "41")]} == found
     assert [] == agent.unused
 
 
 @pytest.mark.parametrize("key", ["held", "pending", "untold", "joined", "folder", "position",
                                  "anchors", "end", "lines", "lost"])
 def test_a_key_that_is_not_there_has_its_default(agent, key):
-    agent.begin().look(T)
+    agent.begin().scan(T)
     agent.server.health("NOT HEALTHY")
-    [id_] = agent.look(T + 10)["not_healthy"]
+    [id_] = agent.scan(T + 10)["not_healthy"]
     without(key)(agent.state)
     agent.server.health("healthy")
-    assert [id_] == agent.begin().look(T + 20)["not_healthy"]
+    assert [id_] == agent.begin().scan(T + 20)["not_healthy"]
     assert [] == agent.unused
 
 
 @pytest.mark.parametrize("loss, says", [
     ("gone", None), ("cut", "cannot be used: JSONDecodeError: "),
     ("later", "cannot be used: ValueError: expected a state of version 1 to 2; "),
-    ("another form", "what it has of health cannot be used; ")])
+    ("another form", "its state of health cannot be used; ")])
 def test_what_could_not_be_used_is_said_once(agent, loss, says):
-    agent.begin().look(T)
+    agent.begin().scan(T)
     LOSSES[loss](agent.state)
-    agent.begin().look(T + 10)
-    agent.look(T + 20)
+    agent.begin().scan(T + 10)
+    agent.scan(T + 20)
     assert (says is not None) == len(agent.unused)
     assert all(f"{agent.state}: {says}" in line and line.isprintable() and len(line) < 500
-               and "since the last look is not told" in line for line in agent.unused)
+               and "since the last scan are not reported" in line for line in agent.unused)
 
 
 # -- without a loss: what has no instance is counted, also while it is not here
@@ -153,8 +153,8 @@ class Looks:
         self.source, self.server, self.state = source, server, None
 
     def __call__(self, now, kept=True):
-        found = self.source.found_in(read_server(str(self.server.root)), self.server.place,
-                                     self.state, now)
+        found = self.source.detect(read_server(str(self.server.root)), self.server.place,
+                                   self.state, now)
         if kept:
             self.state = json.loads(json.dumps(found.state))
         return [one.id for one in found.events]

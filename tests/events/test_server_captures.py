@@ -28,7 +28,7 @@ class Captured:
         self.log.parent.mkdir(parents=True)
         self.log.touch()
         monkeypatch.setattr(gather.time, "time", lambda: self.now)
-        monkeypatch.setattr(gather, "_anchors", lambda root: [(0, booted)])
+        monkeypatch.setattr(gather, "_read_anchors", lambda root: [(0, booted)])
         self.config = site_config.load(os.devnull, environ={})
         self.told, self.first = {}, {}
         self.begin()
@@ -41,14 +41,14 @@ class Captured:
         self.gathering.close()
         self.begin()
 
-    def look(self, keeps=True):
-        found = self.gathering.look()
+    def scan(self, keeps=True):
+        found = self.gathering.scan()
         for one in found.events:
             self.told[one.id] = one
             self.first.setdefault(one.id, self.now)
         self.status = found.status
         if keeps:
-            self.gathering.told()
+            self.gathering.acknowledge()
 
     def log_until(self, records, now):
         """Lines of the log that were there at that time."""
@@ -60,7 +60,7 @@ class Captured:
     def moment(self, records, now, kill):
         """A look at that time; `kill`: of the agent, behind it, or before what it found is kept."""
         self.log_until(records, now)
-        self.look(keeps=kill != "found")
+        self.scan(keeps=kill != "found")
         if kill:
             self.kill()
 

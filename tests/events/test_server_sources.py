@@ -22,8 +22,8 @@ class Looks:
         self.source, self.server, self.state, self.ids = source, server, None, []
 
     def __call__(self, now=T, kept=True):
-        found = self.source.found_in(read_server(str(self.server.root)), self.server.place,
-                                     self.state, now)
+        found = self.source.detect(read_server(str(self.server.root)), self.server.place,
+                                   self.state, now)
         if kept:
             self.state = found.state
         self.ids += [one.id for one in found.events]
@@ -104,10 +104,11 @@ def test_targets_go_and_come(server):
             "MGS": {"state": "up", "clients": 7}} == looks.status["targets"]
     server.show(MDT, recovery=recovering(int(T), 53, 23, 41))
     looks(T + 20)
-    assert {"state": "recovering", "clients": 37} == looks.status["targets"][MDT]
+    assert {"state": "recovering", "clients": 37,
+            "recovery": {"clients": 23, "of": 41, "left_s": 53}} == looks.status["targets"][MDT]
     server.stop(OST)
-    assert [Told("target_down", OST, T + 23, message=f"{OST}: gone from this storage server")] == (
-        looks(T + 23))
+    assert [Told("target_down", OST, T + 23,
+                 message=f"{OST}: no longer on this storage server")] == looks(T + 23)
     assert {"state": "down", "clients": None} == looks.status["targets"][OST]
     assert [] == looks(T + 33)
     server.start(OST, instance=42)
@@ -166,12 +167,13 @@ def test_recovery_from_its_start_to_its_end(server):
     assert [] == looks()
     server.show(OST, instance=42, recovery=recovering(int(T) + 3, 53, 23, 41))
     assert [Told("recovery", OST, T + 3, None, 1,
-                 f"{OST}: waits for its clients: 23 of 41 have come, 53 s left")] == looks(T + 10)
+                 f"{OST}: waits for its clients: 23 of 41 have reconnected, 53 s left")
+            ] == looks(T + 10)
     server.show(OST, recovery=recovering(int(T) + 3, 43, 37, 41))
     assert [] == looks(T + 20)
     server.show(OST, recovery=complete(int(T) + 4, 61, 35, 41))     # a second off, from 2.15 on
     assert [Told("recovery", OST, T + 3, T + 65, 1, f"{OST}: recovered in 61 s: 35 of 41 clients "
-                 f"came back; 6 did not, and were evicted")] == looks(T + 70)
+                 f"reconnected; 6 did not, and were evicted")] == looks(T + 70)
     assert 1 == len(set(looks.ids)) and [] == looks(T + 80)
 
 
@@ -181,17 +183,17 @@ def test_a_recovery_between_two_looks_is_told_whole(server):
     assert [] == looks()
     server.show(OST, instance=42, recovery=complete(int(T) + 2, 5, 41, 41))
     assert [Told("recovery", OST, T + 2, T + 7, 1,
-                 f"{OST}: recovered in 5 s: 41 of 41 clients came back")] == looks(T + 10)
+                 f"{OST}: recovered in 5 s: 41 of 41 clients reconnected")] == looks(T + 10)
 
 
 def test_a_recovery_under_way_at_the_first_look_and_after_a_kill(server):
     server.start(OST, instance=42, recovery="status: WAITING_FOR_CLIENTS\n")
     looks = Looks(recovery, server)
-    assert [f"{OST}: waits for its clients: none has come yet"] == [
+    assert [f"{OST}: waits for its clients: none has reconnected yet"] == [
         one.message for one in looks(kept=False)]
     looks(T + 10)
     server.stop(OST)
-    assert [(T + 10, T + 20, f"{OST}: was stopped before its clients had come back")] == [
+    assert [(T + 10, T + 20, f"{OST}: was stopped before its clients had reconnected")] == [
         (one.time, one.over, one.message) for one in looks(T + 20)]
     assert 1 == len(set(looks.ids))
 

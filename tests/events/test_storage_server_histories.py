@@ -20,7 +20,7 @@ from server_files import BOOT, NODE, ServerFiles, complete, recovering
 
 from iostats.base import config as site_config
 from iostats.events import gather
-from iostats.events.event import latest
+from iostats.events.event import merge_copies
 
 BOOTED = 1_795_225_200.0
 TARGETS = ("scratch-OST0003", "scratch-MDT0000")
@@ -142,16 +142,16 @@ class Agent:
         self._gathering = gather.Gathering(
             str(self._root), CONFIG, NODE, BOOT, str(Path(self._root) / "state"), ("server",))
 
-    def look(self, keeps=True):
+    def scan(self, keeps=True):
         more = True
         while more:
-            found = self._gathering.look(self._model.now)
+            found = self._gathering.scan(self._model.now)
             for one in found.events:
                 before = self.told.get(one.id)
-                self.told[one.id] = latest(before, one) if before else one
+                self.told[one.id] = merge_copies(before, one) if before else one
             more = found.more and keeps
             if keeps:
-                self._gathering.told()
+                self._gathering.acknowledge()
 
     def kill(self):
         self._gathering.close()
@@ -174,35 +174,35 @@ def test_exactly_what_happened_is_told(steps):
 
 def _run(root, steps):
     model = Model(root)
-    kept, anchors = gather.time.time, gather._anchors
-    gather.time.time, gather._anchors = lambda: model.now, lambda root: [(0, BOOTED)]
+    kept, anchors = gather.time.time, gather._read_anchors
+    gather.time.time, gather._read_anchors = lambda: model.now, lambda root: [(0, BOOTED)]
     try:
         agent = Agent(root, model)
-        agent.look()
+        agent.scan()
         for what, target, pause_s in steps:
             model.now += pause_s
             if what == LOOK:
-                agent.look()
+                agent.scan()
             elif what == KILL:
                 agent.kill()
             elif what == FOUND_AND_KILL:
-                agent.look(keeps=False)
+                agent.scan(keeps=False)
                 agent.kill()
             elif what in COUNTED:
                 # Before the count begins anew, it was looked at.
                 what(model, target)
             else:
-                agent.look()
+                agent.scan()
                 model.now += 61.0
                 what(model, target)
                 model.now += 1.0
-                agent.look()
+                agent.scan()
         model.now += 30.0
-        agent.look()
+        agent.scan()
         model.now += 30.0
-        agent.look()
+        agent.scan()
     finally:
-        gather.time.time, gather._anchors = kept, anchors
+        gather.time.time, gather._read_anchors = kept, anchors
         shutil.rmtree(Path(root) / "dev")
     events = agent.told.values()
     evicted, named, others, ended = Counter(), Counter(), Counter(), Counter()

@@ -10,7 +10,7 @@ import pytest
 from trees import samples, shared
 
 from iostats.base.config import Config
-from iostats.events.event import latest
+from iostats.events.event import merge_copies
 from iostats.events.gather import Gathering
 from iostats.lustre import kernel_log
 
@@ -115,7 +115,7 @@ def as_kmsg(path):
         return [line + b"\n" for line in lines]
     found = []
     for number, line in enumerate(lines):
-        usec = kernel_log.dmesg_line(line).usec
+        usec = kernel_log.parse_dmesg_line(line).usec
         found.append(b"4,%d,%d,-;%s\n" % (number, usec, line.partition(b"] ")[2]))
     return found
 
@@ -160,7 +160,7 @@ def test_a_real_log_gives_exactly_what_is_expected(tmp_path, path):
     expected = expected_of(path, records)
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_bytes(b"".join(records))
-    found = gathering(tmp_path).look().events
+    found = gathering(tmp_path).scan().events
     lost = [one for one in found if one.kind == "log_lost"]
     if path.name == "kmsg.txt":                 # lines 432 to 443 were taken out of it
         assert [12] * ("s09" in str(path) and "server" in path.parts) == [
@@ -197,17 +197,17 @@ def test_a_real_log_that_is_read_line_by_line_with_a_restart_at_each(tmp_path):
     (tmp_path / "dev").mkdir()
     log, state = tmp_path / "dev/kmsg", str(tmp_path / "state")
     log.write_bytes(b"".join(records))
-    whole = {one.id: one for one in gathering(tmp_path).look().events}
+    whole = {one.id: one for one in gathering(tmp_path).scan().events}
     log.write_bytes(b"")
     told = {}
     for number, record in enumerate(records):
         with open(log, "ab") as file:
             file.write(record)
         one = gathering(tmp_path, state)
-        for event in one.look().events:
-            told[event.id] = latest(told[event.id], event) if event.id in told else event
+        for event in one.scan().events:
+            told[event.id] = merge_copies(told[event.id], event) if event.id in told else event
         if number % 3:                          # each third time it is killed before it is told
-            one.told()
+            one.acknowledge()
         one.close()
     assert {key: shown([one]) for key, one in whole.items()} == {
         key: shown([one]) for key, one in told.items()}
@@ -225,7 +225,7 @@ def test_a_flood_made_of_real_evictions(tmp_path):
              for number in range(10_000)]
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_bytes(b"".join(records + flood))
-    found = [one for one in gathering(tmp_path).look().events if one.kind == "evicted"]
+    found = [one for one in gathering(tmp_path).scan().events if one.kind == "evicted"]
     assert [("lustre-MDT0000", 1, 1), ("lustre-OST0001", 10_001, 0)] == sorted(
         (one.target, one.count, one.skipped) for one in found)
     assert 8 == len(max(found, key=lambda one: one.count).clients)
@@ -238,4 +238,4 @@ def test_what_the_two_clients_saw_of_it(tmp_path):
             pytest.skip("no real samples")
         (tmp_path / "dev").mkdir()
         (tmp_path / "dev/kmsg").write_bytes(path.values[0].read_bytes())
-        assert [] == gathering(tmp_path).look().events
+        assert [] == gathering(tmp_path).scan().events

@@ -10,8 +10,7 @@ from collector_desk import NOW, Clock, KnownMachine, evicted
 
 from iostats.base.errors import WireError
 from iostats.collector import access, xml_rpc
-from iostats.collector.collector_server import CollectorServer
-from iostats.collector.connection import CollectorConnection
+from iostats.collector.collector_server import CollectorConnection, CollectorServer
 from iostats.collector.journal_of_events import FILE, EventsJournal
 from iostats.collector.methods import Answers
 
@@ -33,9 +32,10 @@ def _calls():
 
 def _server():
     journal = EventsJournal("", 23, Clock(), checked_line)
-    journal.take([evicted(number, count=number + 1) for number in range(7)])
+    journal.add([evicted(number, count=number + 1) for number in range(7)])
     answers = Answers(journal, KnownMachine(fileSystems=["scratch"]), 5, Clock())
-    return CollectorServer(journal, answers, access.networks(["127.0.0.1"]), ["localhost"], 41)
+    return CollectorServer(journal, answers, access.parse_networks(["127.0.0.1"]), ["localhost"],
+                           41)
 
 
 def _check_xml(answer):
@@ -51,15 +51,15 @@ def _check_xml(answer):
 def xml_rpc_call(data):
     """A call, or a documented fault; and whatever is answered is XML-RPC."""
     with allowed(WireError):
-        call = xml_rpc.call_of(data)
+        call = xml_rpc.parse_call(data)
         assert len(call.method) <= 80 and len(call.params) < 200
         again = xmlrpc.client.dumps(tuple(
             float(one) if type(one) is int and abs(one) >= 2**31 else one
             for one in call.params), call.method)
         if again.isprintable():
-            assert call.method == xml_rpc.call_of(again.encode()).method
+            assert call.method == xml_rpc.parse_call(again.encode()).method
     with no_bug_logged():
-        _check_xml(_server()._xml_answer(data))
+        _check_xml(_server()._make_xml_answer(data))
 
 
 class _FromHere(_Transport):
@@ -116,9 +116,9 @@ def _check_stream(data):
 def _journals():
     with tempfile.TemporaryDirectory() as directory:
         journal = EventsJournal(directory, 23, Clock(), checked_line)
-        journal.take([evicted(23), evicted(37, count=41)], 4711, "a-store")
+        journal.add([evicted(23), evicted(37, count=41)], 4711, "a-store")
         journal.stamp()
-        journal.take([evicted(23, count=2)])
+        journal.add([evicted(23, count=2)])
         journal.close()
         with open(os.path.join(directory, FILE), "rb") as file:
             return [file.read(), b"", b"{}\n[]\n"]
@@ -131,15 +131,15 @@ def events_journal(data):
         with open(os.path.join(directory, FILE), "wb") as file:
             file.write(data)
         journal = EventsJournal(directory, 23, Clock(), checked_line)
-        found = list(journal.kept)
+        found = list(journal.buffer)
         assert sorted(one.place for one in found) == [one.place for one in found]
         assert sorted(one.tick for one in found) == [one.tick for one in found]
         stamp = journal.stamp()
         assert all(one.tick < stamp for one in found)
-        [new] = journal.take([evicted(99)])
+        [new] = journal.add([evicted(99)])
         assert new.tick >= stamp and all(new.place > one.place for one in found)
-        assert [new] == journal.kept.since(stamp)
+        assert [new] == journal.buffer.since(stamp)
         journal.close()
         again = EventsJournal(directory, 23, Clock(NOW + 1), checked_line)
-        assert list(again.kept) == list(journal.kept)
+        assert list(again.buffer) == list(journal.buffer)
         again.close()

@@ -1,18 +1,13 @@
 """LDMS' protocol over TCP: of either end, and what ldmsd answers."""
 from __future__ import annotations
 
-from iostats.ldms.control import answers
-from iostats.ldms.control.commands import CannotBeSaid
-from iostats.ldms.control.errors import ControlError, Nonsense
-from iostats.ldms.control.frames import LONGEST_MESSAGE
-from iostats.ldms.control.protocol import (
-    Authentication,
-    ClientProtocol,
-    CommandAsked,
-    DirectoryAsked,
-    ServerProtocol,
-)
-from iostats.ldms.statements.statement import Statement
+from iostats_ldms.control import answers
+from iostats_ldms.control.encoding import UnsupportedStatement
+from iostats_ldms.control.errors import ControlError, ProtocolError
+from iostats_ldms.control.frames import LONGEST_MESSAGE
+from iostats_ldms.control.protocol import Authentication, ClientProtocol
+from iostats_ldms.statements.dialect import Statement
+from simldms.control_end import CommandReceived, DirectoryRequested, ServerProtocol
 
 from .tools import Draw, allowed, target
 
@@ -40,9 +35,9 @@ def _talk():
                 continue
             there, back = there + one, back + other
             for event in server.receive(one):
-                if isinstance(event, CommandAsked):
+                if isinstance(event, CommandReceived):
                     server.answer(event.number, 0, '[{"name":"x"}]')
-                elif isinstance(event, DirectoryAsked):
+                elif isinstance(event, DirectoryRequested):
                     server.directory(event.number, ['{"directory":[]}'] * 2)
             client.receive(other)
         found.append((bytes([n]) + there, bytes([n]) + back))
@@ -66,7 +61,7 @@ def control_client(data):
     _fed(client, draw)
     if client.is_established:
         for number, command in enumerate(_COMMANDS):
-            with allowed(CannotBeSaid):
+            with allowed(UnsupportedStatement):
                 client.send_command(number, command)
         client.send_directory(41)
 
@@ -101,11 +96,13 @@ _ANSWERS = (
 def control_answers(data):
     """Whatever it answers: what it has, or one line."""
     text = data.decode("utf-8", "replace")
-    answers.release(text if not text.startswith("{") else "", "4.5")
-    for read in (answers.config_counter, answers.daemon_state, answers.producers, answers.updaters,
-                 answers.plugins, answers.policies, answers.listens, answers.sets,
-                 lambda text: answers.updaters("[]", text),
-                 lambda text: answers.plugins("[]", text),
-                 lambda text: answers.release(text, "4.5")):
-        with allowed(Nonsense):
+    answers.parse_release(text if not text.startswith("{") else "", "4.5")
+    for read in (answers.parse_config_counter, answers.parse_daemon_state, answers.parse_producers,
+                 answers.parse_updaters,
+                 answers.parse_plugins, answers.parse_policies, answers.parse_listens,
+                 answers.parse_sets,
+                 lambda text: answers.parse_updaters("[]", text),
+                 lambda text: answers.parse_plugins("[]", text),
+                 lambda text: answers.parse_release(text, "4.5")):
+        with allowed(ProtocolError):
             read(text)

@@ -8,9 +8,8 @@ import numpy
 from ganglia_desk import decoded
 
 from iostats.sinks.ganglia import METRICS
-from iostats.sinks.ganglia.datagrams import Datagrams, NodeRates
-from iostats.sinks.ganglia.hosts import Hosts
-from iostats.sinks.ganglia.packet import LONGEST_NAME, MOST_BYTES, Host
+from iostats.sinks.ganglia.datagrams import LONGEST_NAME, MOST_BYTES, Datagrams, Host, NodeRates
+from iostats.sinks.ganglia.sender import Hosts
 
 from .tools import Draw, target
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 import contextlib
 
 from iostats.base import node_list
-from iostats.base.errors import is_shown
-from iostats.ldms.description import host_lists
-from iostats.ldms.description.convert import as_yaml
-from iostats.ldms.description.normal import Description
-from iostats.ldms.description.problems import DescriptionError
-from iostats.ldms.description.read import description
-from iostats.ldms.description.read_members import etcd_members
+from iostats.base.errors import is_printable
+from iostats_ldms.description import host_lists
+from iostats_ldms.description.convert import to_yaml
+from iostats_ldms.description.model import Description
+from iostats_ldms.description.problems import DescriptionError
+from iostats_ldms.description.read import read_description, read_etcd_members
 
 from .tools import allowed, checked_line, target
 
@@ -73,18 +72,18 @@ def description_text(data):
     text = data.decode("utf-8", "surrogateescape")
     with _few_names():
         try:
-            found, warnings = description(text)
+            found, warnings = read_description(text)
         except DescriptionError as error:
             assert len(error.problems) <= 20
-            for line in [*error.lines(), str(error)]:
+            for line in [*error.format_lines(), str(error)]:
                 checked_line(line)
             return
         for warning in warnings:
-            checked_line(warning.as_line("FILE"))
-        assert all(is_shown(name) and "/" not in name for name in found.daemons)
+            checked_line(warning.format_line("FILE"))
+        assert all(is_printable(name) and "/" not in name for name in found.daemons)
         if found == Description():
             return                                          # an empty text is none
-        again, _ = description(as_yaml(found))
+        again, _ = read_description(to_yaml(found))
     assert found == again
 
 
@@ -92,6 +91,6 @@ def description_text(data):
 def etcd_members_text(data):
     """URLs, each once, or lines with a place."""
     with allowed(DescriptionError):
-        urls = etcd_members(data.decode("utf-8", "surrogateescape"))
+        urls = read_etcd_members(data.decode("utf-8", "surrogateescape"))
         assert urls and len(urls) == len(set(urls))
         assert all(url.isprintable() and url.startswith("http://") for url in urls)

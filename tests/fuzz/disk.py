@@ -15,6 +15,7 @@ from binascii import crc32
 from unittest import mock
 
 import msgspec
+import sweep_blocks
 from exports_kernel import ExportsKernel
 
 from iostats.base import config, disk_queue
@@ -25,6 +26,10 @@ from iostats.base.errors import (
     UsageError,
     WireError,
 )
+from iostats.cli.parsed_options import ServerOptions
+from iostats.harvest.resets import codec
+from iostats.harvest.resets.job_ids import JobIds
+from iostats.harvest.resets.target import CorrectedTarget
 from iostats.node import (
     delivery,
     idle_time,
@@ -35,16 +40,13 @@ from iostats.node import (
     start_files,
 )
 from iostats.server import journal
-from iostats.sinks.influxdb.queue import PointQueue
-from iostats.site.resets import codec
-from iostats.site.resets.job_ids import JobIds
-from iostats.site.resets.target import CorrectedTarget
+from iostats.sinks.influxdb.sender import PointQueue
 from iostats.storage import client_state
 from iostats.storage.clients import Clients
 from iostats.storage.schedule import Pace, SweepClock
-from iostats.storage.targets import local_targets
+from iostats.storage.targets import find_local_targets
 from iostats.totals import delta, snapshot
-from iostats.wire import client, jsonrpc, protocol, secret
+from iostats.wire import auth, client, jsonrpc, protocol
 from iostats.wire.messages import clients_encoder
 from iostats.wire.messages.sweep_encoder import SweepMessages
 
@@ -103,9 +105,9 @@ def start_file(data):
         with allowed(StateError):
             start = snapshot.decode(one, "here")
             assert snapshot.decode(snapshot.encode(start), "again") == start
-            message = {"elapsed_s": measurement.seconds_between(start, end),
+            message = {"elapsed_s": measurement.compute_elapsed_s(start, end),
                        "deltas": measurement.as_sent(
-                delta.between(start, end, known))}
+                delta.compute_deltas(start, end, known))}
             msgspec.json.decode(json.dumps(message, allow_nan=False))
 
 
@@ -143,7 +145,7 @@ def hook_files(data):
         for name, value in (("node.hook_dir", directory), ("node.reader", ""),
                             ("node.public_dir", ""), ("site.host", "127.0.0.1"),
                             ("site.secret", os.path.join(at, "secret"))):
-            mine.take(name, value, "a test")
+            mine.set_value(name, value, "a test")
         about = {"scheduler": "slurm", "attempt": 0}
         kept = client.connect
         client.connect = lambda *address: _Hostile([
@@ -152,9 +154,9 @@ def hook_files(data):
             json.dumps(_COUNTED).encode()], True, protocol.SITE)
         try:
             with allowed(IostatsError):
-                prolog_epilog.prolog(mine, root, NODE, "4714", about, said.append)
+                prolog_epilog.run_prolog(mine, root, NODE, "4714", about, said.append)
             with allowed(IostatsError):
-                prolog_epilog.epilog(mine, root, NODE, "4711", about, said.append)
+                prolog_epilog.run_epilog(mine, root, NODE, "4711", about, said.append)
             assert delivery.deliver(mine, root, NODE, time.monotonic() + 60,
                                          said.append) == 0, said
         finally:
@@ -170,7 +172,7 @@ def kept_report(data):
     with _directory() as at:
         os.chmod(at, 0o700)
         work = measurement.Work(_config(), at, NODE, "4711", lambda text: None, at)
-        with open(work.kept.delta_path("23"), "wb") as file:
+        with open(work.kept.make_delta_path("23"), "wb") as file:
             file.write(data)
         reports, failed, damaged = work.end()
         for error in filter(None, (failed, damaged)):
@@ -180,15 +182,15 @@ def kept_report(data):
         assert bool(reports) != bool(damaged)
         kept, client.connect = client.connect, lambda *address: _Hostile([b""], False)
         mine = config.Config()
-        mine.take("node.retry_timeout", "0", "a test")
-        os.environ[secret.VARIABLE] = SECRET.decode()
+        mine.set_value("node.retry_timeout", "0", "a test")
+        os.environ[auth.VARIABLE] = SECRET.decode()
         try:
             for report in reports.values():
                 with allowed(NotDelivered):
-                    client.deliver(report, "127.0.0.1:23", None, mine)
+                    client.deliver(report, "127.0.0.1:23", None, mine, method="report")
         finally:
             client.connect = kept
-            del os.environ[secret.VARIABLE]
+            del os.environ[auth.VARIABLE]
 
 
 @target(lambda: [json.dumps({"seq": "23", "file_systems": A_REPORT["series"]}).encode(), b"{}"],
@@ -197,7 +199,7 @@ def watch_file(data):
     """What `watch` has left: its rates are ones that a server takes, or there are none."""
     from iostats.wire.messages.report import NodeReport
     report = {**A_REPORT, "ended": NOW}
-    found = rates.with_tail(data, report)
+    found = rates.add_remaining_gains(data, report)
     msgspec.json.decode(json.dumps({**report, "series": found}, allow_nan=False),
                         type=NodeReport)
 
@@ -221,7 +223,7 @@ def idle_files(data):
             for name, part in ((f"4711%20{NODE}.quiet", kept), (f"{NODE}.idle", idle)):
                 with open(os.path.join(at, name), "wb") as file:
                     file.write(part)
-            found = idle_time.measured(at, NODE, start_path, start, True)
+            found = idle_time.report_idle_io(at, NODE, start_path, start, True)
             msgspec.json.decode(json.dumps({**A_REPORT, **found}, allow_nan=False),
                                 type=NodeReport)
 
@@ -233,7 +235,7 @@ def secret_file(data):
         with open(path, "wb", opener=lambda path, how: os.open(path, how, 0o600)) as file:
             file.write(data)
         with allowed(StateError):
-            protocol.key_of(secret.load(path), "4711")
+            protocol.derive_key(auth.load(path), "4711")
 
 
 # -- what a job's server keeps -------------------------------------------------------------------
@@ -241,7 +243,7 @@ def secret_file(data):
 def _record(payload):
     """One record of a journal, with the checksum that it should have."""
     crc = crc32(payload)
-    return journal.HEAD.pack(len(payload), crc, len(payload) ^ crc ^ journal.MARK) + payload
+    return journal.HEAD.pack(len(payload), crc, len(payload) ^ crc ^ journal.CHECK_MASK) + payload
 
 
 def _journal_seeds():
@@ -301,16 +303,16 @@ def spooled(data):
                 file.write(part)
         one = disk_queue.Spool(at, 1 << 20, "[harvest]")
         try:
-            one.keep("23" * 8, 1, b"{}")
-            while one.first() is not None:
+            one.append("23" * 8, 1, b"{}")
+            while one.find_first() is not None:
                 try:
                     with allowed():
-                        assert one.load(one.first()) is not None
+                        assert one.load(one.find_first()) is not None
                 except StateError as error:
                     checked_line(str(error))
-                    one.put_aside(one.first())
+                    one.set_aside(one.find_first())
                 else:
-                    one.remove(one.first())
+                    one.remove(one.find_first())
         finally:
             one.close()
         points = PointQueue(at, 1 << 20)
@@ -325,12 +327,10 @@ def spooled(data):
 
 @functools.lru_cache
 def _a_state():
-    from iostats.wire.messages import sweep_json
     one = CorrectedTarget(JobIds(), "scratch", "OST0000")
-    for document in _sweeps():
-        message = msgspec.convert(document, sweep_json.JsonSweep)
-        for block in message.targets:
-            one.take(block, message.node, message.boot_id, message.full)
+    for head, blocks in _sweeps():
+        for block in blocks:
+            one.add_block(block, head["node"], head["boot_id"], head["full"])
     return one.state()
 
 
@@ -338,7 +338,7 @@ def _a_state():
 def target_state(data):
     """A target's saved entries, also with their checksum right."""
     body = data.split(b"\n", 2)[-1]
-    for one in (data, codec.sealed(body)):
+    for one in (data, codec.seal(body)):
         with allowed(StateError):
             found = CorrectedTarget.from_state(JobIds(), one)
             list(found.ids())
@@ -347,8 +347,8 @@ def target_state(data):
 @functools.lru_cache
 def _a_store():
     """The bytes of a store with reports, records, sweeps, a checkpoint and a settled job."""
-    from iostats.site.receive import SiteServer
-    from iostats.site.store import Store
+    from iostats.answers.site_server import SiteServer
+    from iostats.store.record_store import Store
     with _directory() as at:
         path = os.path.join(at, "site.sqlite")
         store = Store(path)
@@ -359,11 +359,13 @@ def _a_store():
         store.commit()
         one.harvest.end_sweep()
         asyncio.run(_made(one))
-        one.harvest.lives.let_go(["4712"], lambda jobs: None, one.harvest.forget)
+        one.harvest.lives.settle_jobs(["4712"], lambda jobs: None, one.harvest.drop_jobs)
         for key in one.harvest.targets:
             one.harvest.checkpoints.write([key])
-        again = {**_site_documents()[2]["params"], "seq": 4, "slot": 1_795_225_260}
-        jsonrpc.dispatch(json.dumps(_call("sweep", again)).encode(), one.methods, CALLER, _raise)
+        head, blocks = _sweeps()[2]
+        again = _call("packed_sweep", sweep_blocks.params(
+            {**head, "seq": 4, "slot": 1_795_225_260}, blocks))
+        jsonrpc.dispatch(json.dumps(again).encode(), one.methods, CALLER, _raise)
         report = {**_site_documents()[3]["params"], "seq": "41", "job": "4733"}
         jsonrpc.dispatch(json.dumps(_call("report", report)).encode(), one.methods, CALLER, _raise)
         store.commit()
@@ -412,8 +414,8 @@ def _damaged_seeds():
 @target(_damaged_seeds, 60)
 def damaged_store(data):
     """The server says in one line that its store is damaged, or answers."""
-    from iostats.site.receive import SiteServer
-    from iostats.site.store import Store
+    from iostats.answers.site_server import SiteServer
+    from iostats.store.record_store import Store
     with _directory() as at:
         path = os.path.join(at, "site.sqlite")
         _damage(path, Draw(data))
@@ -431,9 +433,9 @@ def damaged_store(data):
 @target(_damaged_seeds, 60)
 def repaired_store(data):
     """`iostats store --rebuild` makes one of it with which the server begins, and answers."""
-    from iostats.site import store_repair
-    from iostats.site.receive import SiteServer
-    from iostats.site.store import Store
+    from iostats.answers.site_server import SiteServer
+    from iostats.store import repair as store_repair
+    from iostats.store.record_store import Store
     with _directory() as at:
         path = os.path.join(at, "site.sqlite")
         _damage(path, Draw(data))
@@ -455,10 +457,10 @@ def _ask_all(one, store):
         _checked_answer(jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER,
                                          _raise), may_fail=True)
     for do in (store.commit, one.harvest.end_sweep, lambda: asyncio.run(_made(one)),
-               lambda: one.harvest.lives.harvested("4711"),
-               lambda: one.harvest.lives.harvested("4712"),
-               one.records.forget, one.open_jobs.reload, one.harvest.reload, one.events.committed,
-               one.events.forget, one.events.reload):
+               lambda: one.harvest.lives.find_harvested("4711"),
+               lambda: one.harvest.lives.find_harvested("4712"),
+               one.records.drop_old, one.open_jobs.reload, one.harvest.reload, one.events.committed,
+               one.events.delete_expired, one.events.reload):
         with allowed(StateError, WireError):
             do()
 
@@ -491,14 +493,13 @@ def command_line(data):
             elif role[0] % 8 == 2:
                 node.parse(words)
             elif role[0] % 8 == 3:
-                given, _ = run.parse(words)
+                given, _ = run.parse_arguments(words)
                 if given and "--nodes" in given:
-                    server.expected_nodes(given["--nodes"], 1000, {})
+                    server.parse_expected_nodes(given["--nodes"], 1000, {})
             elif role[0] % 8 == 4:
-                options = parser.parser("x", "", server.WITH_VALUE,
-                                        server.FLAGS).parse_args(words)
-                server.expected_nodes(options.nodes, 1000, {})
-                server.job_of(options.job, found)
+                options = parser.make_parser("x", "", ServerOptions).parse_args(words)
+                server.parse_expected_nodes(options.nodes, 1000, {})
+                server.find_job(options.job, found)
     except SystemExit as error:
         assert error.code in (0, 2), error.code
     assert "Traceback" not in out.getvalue()
@@ -533,7 +534,7 @@ def _swept(at, kernel, said):
     clock = SweepClock(lambda: NOW + 50, lambda: NOW + 50)
     clients = Clients(os.path.join(at, "state"), [], clock, Pace(100, sleep=lambda seconds: None),
                       lambda text, key=None: said.append(text), lambda: NOW_NS + 50 * NS)
-    clients.read(local_targets(os.path.join(at, "root")))
+    clients.read(find_local_targets(os.path.join(at, "root")))
     return clients
 
 
@@ -554,7 +555,7 @@ def clients_state(data):
             is_damaged = True
         clients = _swept(at, kernel, said)
         assert not any("internal error" in line for line in said), said
-        assert not is_damaged or any("begin anew" in line for line in said)
+        assert not is_damaged or any("restart" in line for line in said)
         messages = SweepMessages(kept.append, dict, 10**6, clients_encoder.MAGIC)
         clients.send(messages, True)
         messages.end()

@@ -9,12 +9,12 @@ from pathlib import Path
 import kernel_lines
 
 from iostats.base import config
-from iostats.base.errors import is_shown
-from iostats.events import journald
-from iostats.events.event import as_json, from_json, in_words, latest, made
-from iostats.events.folding import Folder
+from iostats.base.errors import is_printable
+from iostats.events import dev_kmsg
+from iostats.events.event import as_json, describe_event, from_json, make_event, merge_copies
 from iostats.events.gather import Gathering
 from iostats.events.kinds import KINDS
+from iostats.events.log_grouping import LogGrouper
 from iostats.events.wall_clock import WallClock
 
 from .tools import target
@@ -33,23 +33,23 @@ def _checked(events):
     for one in events:
         assert one.kind in KINDS and one.count >= 1 and one.last >= one.time
         assert len(one.message) <= 500 and len(one.clients) <= 8
-        assert all(map(is_shown, (one.message, one.target, one.file_system, one.node,
-                                  *one.clients, in_words(one))))
+        assert all(map(is_printable, (one.message, one.target, one.file_system, one.node,
+                                      *one.clients, describe_event(one))))
         assert one == from_json(json.loads(json.dumps(as_json(one))))
 
 
 def _folded(records, restart_at=-1):
     """{id: event} of records; at one of them with a restart."""
-    one, told = Folder("a-boot", "oss1", 10, WallClock([(0, 1.795e9)])), {}
+    one, told = LogGrouper("a-boot", "oss1", 10, WallClock([(0, 1.795e9)])), {}
     for number, data in enumerate(records):
-        one.take(data)
+        one.add_record(data)
         if number == restart_at:
-            for event in one.changed():
+            for event in one.list_changed():
                 told[event.id] = event
-            one = Folder("a-boot", "oss1", 10, WallClock([(0, 1.795e9)]),
+            one = LogGrouper("a-boot", "oss1", 10, WallClock([(0, 1.795e9)]),
                          json.loads(json.dumps(one.as_json())))
-    for event in one.changed():
-        told[event.id] = latest(told[event.id], event) if event.id in told else event
+    for event in one.list_changed():
+        told[event.id] = merge_copies(told[event.id], event) if event.id in told else event
     return told
 
 
@@ -70,12 +70,12 @@ def kmsg_file(data):
         Path(root, "dev").mkdir()
         Path(root, "dev/kmsg").write_bytes(data)
         one = Gathering(root, config.Config(), "oss1", "a-boot", f"{root}/state", ("server",))
-        found = one.look()
+        found = one.scan()
         _checked(found.events)
-        one.told()
+        one.acknowledge()
         one.close()
         again = Gathering(root, config.Config(), "oss1", "a-boot", f"{root}/state", ("server",))
-        _checked(again.look().events)
+        _checked(again.scan().events)
         again.close()
 
 
@@ -88,8 +88,8 @@ def events_state(data):
         Path(root, "state").write_bytes(data)
         one = Gathering(root, config.Config(), "oss1", "a-boot", f"{root}/state", ("server",))
         for _ in range(3):
-            _checked(one.look().events)
-            one.told()
+            _checked(one.scan().events)
+            one.acknowledge()
         one.close()
 
 
@@ -98,13 +98,13 @@ def _state():
         Path(root, "dev").mkdir()
         Path(root, "dev/kmsg").write_bytes(_LOG[:len(_LOG) // 2])
         one = Gathering(root, config.Config(), "oss1", "a-boot", f"{root}/state", ("server",))
-        one.look()
-        one.told()
+        one.scan()
+        one.acknowledge()
         one.close()
         return Path(root, "state").read_bytes()
 
 
-@target(lambda: [json.dumps(as_json(made(
+@target(lambda: [json.dumps(as_json(make_event(
     "a-boot", "oss1", ("a",), "evicted", 1_795_333_379.25, cause="silent", target="scratch-OST0003",
     clients=["10.9.0.11@o2ib2"], message="a"))).encode()], 3000)
 def event_json(data):
@@ -116,7 +116,7 @@ def event_json(data):
     try:
         _checked([from_json(value)])
     except ValueError as error:
-        assert is_shown(str(error)) and len(str(error)) < 300
+        assert is_printable(str(error)) and len(str(error)) < 300
 
 
 _ENTRY = {"__CURSOR": "s=23", "_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0", "PRIORITY": "4",
@@ -131,5 +131,5 @@ def journal_entry(data):
         value = json.loads(data)
         if isinstance(value, dict):
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                found = journald.record_of(value)
+                found = dev_kmsg.parse_entry(value)
                 assert found is None or found[2] or (found[0].isascii() and found[1] >= 0)

@@ -41,7 +41,6 @@ def main():
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("targets", nargs="*")
     options = parser.parse_args()
-    os.nice(max(0, 15 - os.nice(0)))
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1, 1 << 31)
     if options.one:

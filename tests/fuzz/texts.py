@@ -21,8 +21,9 @@ from iostats.base.errors import (
     StateError,
     StatsSyntaxError,
     UsageError,
-    is_shown,
+    is_printable,
 )
+from iostats.base.job_ports import list_ports
 from iostats.lustre import (
     exports,
     imports,
@@ -41,6 +42,7 @@ from iostats.report import (
     job_list,
     job_summary,
     job_tables,
+    listing,
     node_sets,
 )
 from iostats.report.accounting_comment import CommentError
@@ -97,17 +99,18 @@ _EXPORT_2_10 = (b"snapshot_time             1795332839.005385497 secs.nsecs\n"
 def exports_file(data):
     """The usual form is read by an expression, and says what stats.parse says."""
     found = exports.parse(data, "stats")
-    assert all(value is None or type(value) is int for value in exports.amounts_of(found))
+    assert all(value is None or type(value) is int for value in exports.sum_amounts(found))
     assert not found.bad.keys() & found.counters.keys()
-    assert len(exports.lasting(data)) <= len(data)
-    glance = exports.glance(data, "stats")
-    assert all(one is None or 0 <= one < 2**63 for one in glance.amounts)
-    assert glance.start_ns == (found.start_ns or 0) or glance.why or found.bad
-    assert bool(glance.why) == (None in glance.amounts)
-    for before in (exports.glance(seed) for seed in (_EXPORT, _EXPORT_2_10)):
+    assert len(exports.strip_time(data)) <= len(data)
+    parse_client_file = exports.parse_client_file(data, "stats")
+    assert all(one is None or 0 <= one < 2**63 for one in parse_client_file.amounts)
+    assert parse_client_file.start_ns == (found.start_ns or 0) or parse_client_file.why or found.bad
+    assert bool(parse_client_file.why) == (None in parse_client_file.amounts)
+    for before in (exports.parse_client_file(seed) for seed in (_EXPORT, _EXPORT_2_10)):
         for is_restarted in (False, True):
-            gain = client_lives.between(client_lives.Life(*before[:3]), glance, is_restarted,
-                                        (NS, 2 * NS))
+            gain = client_lives.compare_readings(client_lives.Life(*before[:3]), parse_client_file,
+                                                 is_restarted,
+                                                 (NS, 2 * NS))
             assert all(0 <= one < 2**63 for one in gain.amounts)
     text = data.decode("utf-8", "replace")
     names = [line.partition(" samples [")[0].rstrip().rpartition(" ")[0].strip()
@@ -133,15 +136,15 @@ _LOG = (b"4,444,758211829,-;Lustre: scratch-OST0003: haven't heard from client f
 @target(lambda: list(_LOG), 16_384)
 def kernel_log_line(data):
     """A kind for the kernel's own words alone, and a text that a terminal can show."""
-    for found in (kernel_log.record(data), kernel_log.dmesg_line(data)):
-        told = found and kernel_log.message(found)
+    for found in (kernel_log.parse_record(data), kernel_log.parse_dmesg_line(data)):
+        told = found and kernel_log.parse_message(found)
         if told:
             assert not (found.priority or 0) >> 3
             assert told.kind in (*kernel_log.KINDS, kernel_log.SKIPPED, kernel_log.NO_EVENT)
-            assert is_shown(told.text) and len(told.text) <= 1000
+            assert is_printable(told.text) and len(told.text) <= 1000
             assert told.count >= 0 and len(told.nids) <= 4
-            assert all(map(is_shown, (told.target, told.file_system, told.place, told.device,
-                                      told.client, *told.nids)))
+            assert all(map(is_printable, (told.target, told.file_system, told.place, told.device,
+                                          told.client, *told.nids)))
 
 
 _STATE = (b"current_state: FULL\nstate_history:\n - [ 1795226284, CONNECTING ]\n"
@@ -166,7 +169,7 @@ def import_file(data):
         found.attempts, found.generation, found.invalidations, found.timeouts))
     for why in (*found.bad.values(), *state.bad.values()):
         checked_line(why)
-    assert all(is_shown(name) for name in (
+    assert all(is_printable(name) for name in (
         found.name or "", found.target or "", found.nid or "", *(found.failover_nids or ()),
         *found.nids))
 
@@ -192,29 +195,29 @@ def _entries():
 def job_stats_file(data):
     """Pieces are the same however read(2) cuts the file; no entry is lost in silence."""
     draw = Draw(data[:8])
-    whole = list(job_stats.pieces([data]))
-    assert whole == list(job_stats.pieces(draw.parts(data)))
+    whole = list(job_stats.split_entries([data]))
+    assert whole == list(job_stats.split_entries(draw.parts(data)))
     assert sum(map(len, whole)) <= len(data) + len(whole)
     prints, rows = Fingerprints(), job_stats_rows.Rows(NS)
     for _ in range(2):
-        for piece in prints.quotes.pieces([data], lambda: [data]):
-            prints.changed(piece)
-            are_kernels = prints.quotes.are_kernels
+        for piece in prints.quotes.split_entries([data], lambda: [data]):
+            prints.is_changed(piece)
+            is_printed_by_kernel = prints.quotes.is_printed_by_kernel
             try:
                 with allowed():
-                    rows.read(piece, "job_stats", are_kernels)
+                    rows.read(piece, "job_stats", is_printed_by_kernel)
             except JobStatsSyntaxError:
                 pass
             try:
                 with allowed():
-                    entry = job_stats.parse(piece, NS, "job_stats", are_kernels)
+                    entry = job_stats.parse(piece, NS, "job_stats", is_printed_by_kernel)
             except JobStatsSyntaxError as error:
                 assert str(error).isprintable()
                 prints.refuse(piece)
                 continue
             assert entry.job_id.isprintable()
             assert len(entry.job_id) <= job_stats.LONGEST_ID
-            assert entry.job_id.encode() == job_stats.id_of(piece, are_kernels)
+            assert entry.job_id.encode() == job_stats.parse_id(piece, is_printed_by_kernel)
             # What the server's types of a sweep take.
             assert 0 <= entry.started_ns < 2**63 and 0 <= entry.seen_ns < 2**64
             for counter in entry.counters.values():
@@ -234,7 +237,7 @@ def job_stats_dump(data):
         with allowed(NotReadable, UsageError, JobStatsSyntaxError, StateError):
             try:
                 dumps = local_load.DumpLoad([file.name], "%j", None)
-                dumps.look()
+                dumps.scan()
                 dumps.answer(ranking.LoadQuery())
             except NotReadable:
                 raise
@@ -273,7 +276,7 @@ def two_snapshots(data):
               + one.rstrip(b"\n") + b"\n").decode("latin-1") for one in texts]
     start, end = _snapshot(texts[:2], 1_795_225_000 * NS), _snapshot(texts[2:], 1_795_225_037 * NS)
     known = sources.read_at("start")
-    parts = delta.between(start, end, known)
+    parts = delta.compute_deltas(start, end, known)
     message = {"protocol": 1, "job": "4711", "node": "nid00023", "seq": "23", "ended": NOW,
                "elapsed_s": 37.0, "deltas": measurement.as_sent(parts)}
     taken = msgspec.json.decode(json.dumps(message), type=NodeReport)
@@ -283,7 +286,7 @@ def two_snapshots(data):
     json.loads(json.dumps(record, allow_nan=False))
     found = config.Config()
     for form in ("grid", "json", "csv"):
-        job_tables.text(record, found, form, long=True)
+        job_tables.format_report(record, found, form, long=True)
 
 
 # -- names, lists, times -----------------------------------------------------------------------
@@ -293,29 +296,29 @@ def node_list(data):
     """Names that a user would call names, in bounded space; or the part that is off."""
     text = data.decode("utf-8", "replace")
     try:
-        names = base_node_list.expanded(text, 5000)                # a million: a second
+        names = base_node_list.expand_node_list(text, 5000)        # a million: a second
     except ValueError:
         names = []
     assert len(names) <= 5000
     assert sum(map(len, names[:10])) <= 10 * 2000
     if 0 < len(names) < 1000:
         with allowed(UsageError):
-            for name in job_environment.node_names(text):
+            for name in job_environment.parse_node_names(text):
                 assert base_job_id.is_node_name(name)
-        node_sets.folded([name for name in names if base_job_id.is_node_name(name)])
+        node_sets.fold_nodes([name for name in names if base_job_id.is_node_name(name)])
 
 
 @target(lambda: [b"4711", b"4711[3].pbs01", b"143_7", b"12+1", b"f2Jx9k", "été".encode()], 300)
 def job_id(data):
     text = data.decode("utf-8", "surrogateescape")
-    found = base_job_id.ports(text, 20000, 29999, 10)
+    found = list_ports(text, 20000, 29999, 10)
     assert found and all(20000 <= port <= 29999 for port in found)
-    name = base_job_id.as_filename(text, "nid00023")
+    name = base_job_id.make_filename(text, "nid00023")
     assert name.isascii() and "/" not in name and 0 < len(name) <= 200
     with allowed(UsageError):
-        assert base_job_id.checked_job_id(text).isprintable()
+        assert base_job_id.check_job_id(text).isprintable()
     with allowed(UsageError):
-        commands.askable([text])
+        commands.check_ids([text])
     with allowed(UsageError):
         host, port = client.split_server(text)
         assert host and (port is None or 0 < port < 65536)
@@ -326,8 +329,8 @@ def job_id(data):
 def moment(data):
     text = data.decode("utf-8", "replace")
     with allowed(UsageError):
-        assert abs(sacct_time.moment(text, NOW, "-S")) < 1e12
-    found = commands.seconds(text, NOW)
+        assert abs(sacct_time.parse_time(text, NOW, "-S")) < 1e12
+    found = commands.parse_time(text, NOW)
     assert found is None or abs(found) < 1e12
 
 
@@ -336,18 +339,18 @@ def fields(data):
     """-o, --sort, --delimiter of `iostats jobs`."""
     text = data.decode("utf-8", "replace")
     with allowed(UsageError):
-        assert job_list.columns_of(text)
+        assert job_list.parse_columns(text)
     with allowed(UsageError):
-        job_fields.sort_of(text)
+        job_fields.parse_sort(text)
     with allowed(UsageError):
-        job_list.checked_delimiter(text)
+        listing.check_delimiter(text)
 
 
 @target(lambda: [(Path(__file__).parents[2] / "site.cfg").read_bytes()[:3000],
                  b"[server]\nport_first = 23\n[labels]\nscratch = BW Home\n[site]\nport=1\n"], 4000)
 def site_cfg(data):
     """The file, the environment, and how `iostats config` shows it."""
-    from iostats.cli.config import listing
+    from iostats.cli.config import format_config
     with tempfile.NamedTemporaryFile(dir=_memory()) as file:
         file.write(data)
         file.flush()
@@ -356,7 +359,7 @@ def site_cfg(data):
         for env in ({}, environ):
             with allowed(ConfigError):
                 found = config.load(file.name, env)
-                listing(found, True)
+                format_config(found, True)
 
 
 # -- batch systems -----------------------------------------------------------------------------
@@ -364,7 +367,7 @@ def site_cfg(data):
 @lru_cache
 def _parsers():
     from iostats.schedulers import slurm_output as forms
-    named = {name: schedulers.named(name) for name in ("pbs", "lsf", "sge", "flux")}
+    named = {name: schedulers.find_scheduler(name) for name in ("pbs", "lsf", "sge", "flux")}
     return [forms.parse_squeue, forms.parse_sacct, forms.parse_squeue_lines,
             forms.parse_sacct_lines, forms.parse_pyslurm, named["pbs"].parse_json,
             named["pbs"].parse_text, named["lsf"].parse_json, named["lsf"].parse_text,
@@ -396,12 +399,12 @@ def batch_output(data):
     parse = draw.choice(_parsers())
     with allowed(NotReadable):
         for one in parse(draw.rest().decode("utf-8", "replace")).values():
-            assert one.nodes == job_environment.listed(one.nodes)
-            forms.expanded("/home/%u/%x-%4j.%N", one)
+            assert one.nodes == job_environment.check_node_list(one.nodes)
+            forms.expand_pattern("/home/%u/%x-%4j.%N", one)
             # As they are kept and shown.
             json.dumps(one._asdict(), allow_nan=False)
             msgspec.json.encode(one._asdict())
-            grouping.node_count(one)
+            grouping.count_nodes(one)
             assert one.state in (None, job_facts.WAITING, job_facts.RUNNING, job_facts.ENDED)
 
 
@@ -416,8 +419,8 @@ def batch_environment(data):
         name, _, value = part.partition(b"=")
         if not name.endswith(b"FILE") or value in (b"/dev/null", b"/dev/zero", b"/etc/hosts"):
             environ[name.decode("latin-1")] = value.decode("utf-8", "surrogateescape")
-    for name in schedulers.names():
-        about = schedulers.named(name).about(environ)
+    for name in schedulers.list_names():
+        about = schedulers.find_scheduler(name).about(environ)
         assert all(type(value) in (str, int) for value in about.values())
         json.dumps(about).encode()
 
@@ -429,7 +432,8 @@ def a_record():
     """The record of two nodes, with all that a record can have."""
     from test_job_totals import llite, osc
     from trees import report as of_node
-    totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=node_sets.folded)
+    totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")),
+                    fold=node_sets.fold_nodes)
     for number in (1, 2):
         totals.add(of_node(f"nid0000{number}", [
             llite("snx11001", read_bytes=16_777_216, read_calls=23, open=23, open_us=61_403,
@@ -449,17 +453,17 @@ def short_form(data):
     """A comment of the accounting, as other people have edited it; also with its checksum right."""
     from binascii import crc32
     text = data.decode("utf-8", "surrogateescape")
-    small = comment_reader.small_letters(text.strip())
+    small = comment_reader.lowercase_ascii(text.strip())
     body = small.rpartition(":")[0]
     found = config.Config()
     for one in (text, f"{body}:{crc32(body.encode('utf-8', 'surrogateescape')):08x}"):
         with allowed(CommentError):
-            one = comment_reader.find(one)
+            one = comment_reader.find_comment(one)
             if one is None:
                 continue
-            record = comment_reader.as_record(comment_reader.decode(one))
+            record = comment_reader.make_record(comment_reader.decode(one))
             for form in ("grid", "plain", "json", "csv", "markdown"):
                 for long in (False, True):
-                    job_tables.text(record, found, form, long)
-            job_summary.summary_of(record)
+                    job_tables.format_report(record, found, form, long)
+            job_summary.make_summary(record)
             accounting_comment.encode(record, 4000)

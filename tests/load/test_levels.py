@@ -29,10 +29,10 @@ def test_no_two_levels_are_called_alike():
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 def test_each_level_can_be_seen_and_found_by_its_name(level):
-    assert level is levels.named(level.name)
+    assert level is levels.find_level(level.name)
     assert level.is_in_top or level.queries
     for query in level.queries:
-        assert (level, query) == levels.query_of(query.letter) == levels.query_of(query.word)
+        assert (level, query) == levels.find_query(query.letter) == levels.find_query(query.word)
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
@@ -42,11 +42,11 @@ def test_each_level_has_rows_and_tables(level):
     answer = ranking.answer(load, LoadQuery(level.name), KnownNodes)
     assert answer["rows"] and all(level.row_member in row for row in answer["rows"])
     if level.is_in_top:
-        _, heading, *_ = table.lines(answer)
+        _, heading, *_ = table.format_lines(answer)
         assert heading.split()[0] == level.title.split()[0]
     for query in level.queries:
         rows = [{**row, "rates_lower_bound": True} for row in answer["rows"]]
-        _, heading, *_ = query_table.lines({"level": query.letter, **answer, "rows": rows})
+        _, heading, *_ = query_table.format_lines({"level": query.letter, **answer, "rows": rows})
         assert heading.split()[0] == level.title.split()[0]
         assert query.kind != BOTH or "/S" in heading
 
@@ -61,16 +61,17 @@ def test_a_level_that_needs_the_batch_system_knows_nothing_without_it(level):
 
 
 def test_what_is_no_level_is_none():
-    for find in (levels.named, levels.query_of):
+    for find in (levels.find_level, levels.find_query):
         with pytest.raises(KeyError):
             find("disk")
 
 
 def test_help_is_made_of_the_table_and_fits_a_terminal():
-    lines = [*("x" * 24 + levels.by_help(24)).splitlines(), *levels.keys_help(24).splitlines(),
+    lines = [*("x" * 24 + levels.format_levels(24)).splitlines(),
+             *levels.format_keys_help(24).splitlines(),
              *levels.query_help().splitlines()]
     assert max(map(len, lines)) <= 80
     words = " ".join(" ".join(lines).replace(",", " ").split())
     for level in OF_TOP:
         assert level.option_name in words and level.words in words
-    assert "a and e" == levels.with_targets()
+    assert "a and e" == levels.list_target_letters()

@@ -11,7 +11,7 @@ from test_ranking import MIB, Known, part, rows, two_targets
 from iostats.base.job_facts import ENDED
 from iostats.load import amounts, query_table, ranking, table
 from iostats.load.ranking import LoadQuery
-from iostats.load.sums import ClientLoad, load_of
+from iostats.load.sums import ClientLoad, sum_load
 
 # nid001 has two rails; nobody knows whose 10.0.9.9@o2ib is.
 NODES = {"10.0.0.1@o2ib": "nid001", "10.0.0.1@o2ib1": "nid001", "10.0.0.7@o2ib": "nid007"}
@@ -24,7 +24,7 @@ class KnownNodes(Known):
     """The same batch system, and names of nodes."""
 
     @staticmethod
-    def node_of(nid):
+    def find_node(nid):
         return NODES.get(nid, nid)
 
     @staticmethod
@@ -66,7 +66,7 @@ def test_the_sums_are_those_of_nodes_and_the_storage_servers_stand_apart():
     assert (61 * MIB, 0, 71, 1) == tuple(
         fs["storage_servers"][f"{one}_per_s"] for one in amounts.METRICS)
     assert {None} == set(fs["no_job"].values())
-    lines = table.lines(of_scratch(), 120)
+    lines = table.format_lines(of_scratch(), 120)
     assert ["(all)", "scratch", "30.0", "44.0", "103.0", "20.0"] == lines[2].split()
     assert ["(storage", "servers)", "scratch", "61.0", "0.0", "71.0", "1.0"] == lines[3].split()
     assert not any("(no job)" in line or "~" in line for line in lines)
@@ -79,7 +79,7 @@ def test_a_file_system_without_exports_has_equal_parts_beside_one_with():
             ("nid001", "home", 3.5, True), ("nid002", "home", 3.5, True),
             ("10.0.9.9@o2ib", "scratch", 2, False), (None, "home", 1, False)] == rows(
         found, "node", "file_system", "requests_per_s", "is_shared")
-    lines = table.lines(found, 120)
+    lines = table.format_lines(found, 120)
     assert ["(all)", "(no job)", "(all)", "(storage servers)"] == [
         line.split("  ")[0] for line in lines[2:6]]
     assert any(line.startswith("note: ~ job_stats do not tell") for line in lines)
@@ -124,7 +124,7 @@ def test_a_storage_server_that_is_missing_makes_lower_bounds_of_all_of_its_file_
     found = of_scratch(missing=why)
     assert {True} == {row["lower_bound"] for row in found["rows"]}
     assert {"scratch": why} == found["missing"]
-    lines = table.lines(found, 120)
+    lines = table.format_lines(found, 120)
     assert 5 == len(lines[2:-1]) and all(">=" in line for line in lines[2:-1])
     assert "note: scratch: oss2: no sweep for 63 s; numbers are lower bounds (>=)" == lines[-1]
 
@@ -134,12 +134,12 @@ def test_a_client_some_of_whose_io_is_lost_makes_a_lower_bound_of_its_node_alone
     assert [True, False, False] == [row["lower_bound"] for row in found["rows"]]
     assert [True] == [fs["lower_bound"] for fs in found["file_systems"]]
     assert ("note: >=: some I/O of these nodes may not have been counted (iostats nodes says why)"
-            in table.lines(found, 120))
+            in table.format_lines(found, 120))
 
 
 def test_targets_that_are_missing_in_job_stats_say_nothing_about_clients():
-    load = load_of([part(j4711=(23, 0, 1, 0))], Known, at=0, span_s=20,
-                   missing={"scratch": {"OST0001": "no sweep of oss2"}})
+    load = sum_load([part(j4711=(23, 0, 1, 0))], Known, at=0, span_s=20,
+                    missing={"scratch": {"OST0001": "no sweep of oss2"}})
     found = answered(LoadQuery("node"), load._replace(clients={"scratch": clients()}))
     assert {} == found["missing"]
     assert {False} == {row["lower_bound"] for row in found["rows"]}
@@ -161,16 +161,27 @@ def test_a_client_has_a_row_of_its_own_with_its_node():
     assert [("10.0.0.7@o2ib", "nid007", 41 * MIB), ("10.0.0.1@o2ib1", "nid001", 3 * MIB),
             ("10.0.0.1@o2ib", "nid001", 0), ("10.0.9.9@o2ib", "10.0.9.9@o2ib", 0)] == rows(
         found, "client", "node", "read_bytes_per_s")
-    _, heading, first, *_ = query_table.lines({
+    _, heading, first, *_ = query_table.format_lines({
         "level": "f", **found, "rows": [{**row, "rates_lower_bound": False}
                                         for row in found["rows"]]})
     assert ["CLIENT", "FS"] == heading.split()[:2] and heading.endswith("NODE")
     assert first.startswith("10.0.0.7@o2ib") and first.endswith("nid007")
 
 
+def test_a_network_has_the_sum_of_its_clients():
+    """o2ib: 23 MiB/s of nid001, 41 of nid007, one that only asks, an idle one; o2ib1: 7 and 3."""
+    found = answered(LoadQuery("lnet"))
+    assert [("o2ib", 23 * MIB, 41 * MIB, 92, 4), ("o2ib1", 7 * MIB, 3 * MIB, 11, 1)] == rows(
+        found, "lnet", "write_bytes_per_s", "read_bytes_per_s", "requests_per_s", "clients")
+    lines = table.format_lines(found, 120)
+    [heading] = [line for line in lines if line.startswith("LNET")]
+    [line] = [line for line in lines if line.startswith("o2ib ")]
+    assert heading.endswith("CLIENTS") and line.endswith(" 4")
+
+
 def test_shares_are_of_the_sum_of_the_nodes():
     """41 of 44 MiB/s are nid007's."""
-    lines = table.lines(answered(LoadQuery("node", "scratch")), 120, shares=True)
+    lines = table.format_lines(answered(LoadQuery("node", "scratch")), 120, shares=True)
     [line] = [line for line in lines if line.startswith("nid007")]
     assert "93.2 %" in line
 
@@ -180,7 +191,7 @@ def test_many_file_systems_have_their_sums_together(count):
     """The storage servers' line is there too: of `count` times 71 requests."""
     load = two_targets()._replace(parts=[], sums=[], by_id={}, clients={
         f"fs{number}": clients() for number in range(count)})
-    lines = table.lines(answered(LoadQuery("node"), load), 120)
+    lines = table.format_lines(answered(LoadQuery("node"), load), 120)
     sums = [line for line in lines if line.startswith("(storage servers)")]
     assert (1, f"{71 * 5:.1f}") == (len(sums), sums[0].split()[-2]) if count > 4 else (
         4 == len(sums))
@@ -189,7 +200,7 @@ def test_many_file_systems_have_their_sums_together(count):
 def test_where_some_of_many_file_systems_have_no_clients_the_sums_are_one_line():
     load = with_clients()
     load.clients.update({f"fs{number}": clients() for number in range(4)})
-    lines = table.lines(answered(LoadQuery("node"), load), 120)
+    lines = table.format_lines(answered(LoadQuery("node"), load), 120)
     assert lines[2].startswith("(all)") and not lines[3].startswith("(")
     assert ["523.0", "108.0"] == lines[2].split()[-2:]      # 5 x 103 + 8, 5 x 20 + 8
 
@@ -199,12 +210,12 @@ _NIDS = [f"10.0.{net}.{host}@o2ib" for net in range(3) for host in range(7)] + [
 
 @given(st.dictionaries(st.sampled_from(_NIDS), st.tuples(*[st.integers(0, 10**15)] * 4)),
        st.dictionaries(st.sampled_from(_NIDS), st.sampled_from(["nid001", "nid002", "nid003"])),
-       st.sampled_from(["node", "client"]))
+       st.sampled_from(["node", "client", "lnet"]))
 def test_rows_add_up_to_all_but_the_storage_servers(found, names, by):
     """Whatever nodes the NIDs are of: nothing is lost, and nothing there twice."""
     class Named(KnownNodes):
-        node_of = staticmethod(lambda nid: names.get(nid, nid))
-    load = load_of([], Known)._replace(clients={"scratch": clients(found=found)})
+        find_node = staticmethod(lambda nid: names.get(nid, nid))
+    load = sum_load([], Known)._replace(clients={"scratch": clients(found=found)})
     answer = ranking.answer(load, LoadQuery(by), Named)
     [fs] = answer["file_systems"]
     for place, metric in enumerate(amounts.METRICS):

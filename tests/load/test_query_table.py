@@ -9,23 +9,23 @@ from test_ranking import Known, T, part, two_targets
 from iostats.load import query_table, ranking
 from iostats.load.levels import TOTALS
 from iostats.load.ranking import LoadQuery
-from iostats.load.sums import LastReading, load_of
+from iostats.load.sums import LastReading, sum_load
 
 
 def lines(by, load, level="b", **more):
     answer = {"level": level, **ranking.answer(load, LoadQuery(by), Known), **more}
-    return query_table.lines(answer)
+    return query_table.format_lines(answer)
 
 
 def test_a_note_names_a_job_once():
     """MDT0000 of two file systems was cleared."""
     note = "job_stats were cleared (MDT0000)"
-    load = load_of([part(fs=fs, j4711=(23, 37, 41, 0)) for fs in ("home", "scratch")], Known,
-                        TOTALS, T)
+    load = sum_load([part(fs=fs, j4711=(23, 37, 41, 0)) for fs in ("home", "scratch")], Known,
+                         TOTALS, T)
     answer = {"level": "b", **ranking.answer(load, LoadQuery("job"), Known)}
     rows = [{**row, "notes": [note], "lower_bound": True} for row in answer["rows"]]
-    assert "note: 4711: job_stats were cleared (MDT0000): lower bounds (>=)" == query_table.lines(
-        {**answer, "rows": rows})[-1]
+    lines = query_table.format_lines({**answer, "rows": rows})
+    assert "note: 4711: job_stats were cleared (MDT0000): lower bounds (>=)" == lines[-1]
 
 
 @pytest.mark.parametrize("by, heading", [
@@ -47,7 +47,7 @@ def test_what_is_there_is_never_shown_as_nothing(written, low, shown):
                                              Known)}
     [row] = answer["rows"]
     row.update(write_bytes_per_s=written, lower_bound=low)
-    _, titles, line, *_ = query_table.lines(answer)
+    _, titles, line, *_ = query_table.format_lines(answer)
     end = titles.index("WRITTEN/S") + len("WRITTEN/S")
     assert shown == line[:end].split("  ", 1)[1].strip()
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base.cooperative import finished
+from iostats.answers import load_queries
+from iostats.base.cooperative import run_to_end
 from iostats.base.job_facts import Facts
 from iostats.load import amounts, grouping, levels, ranking, sums, table
 from iostats.load.levels import TOTALS
 from iostats.load.ranking import LoadQuery
-from iostats.load.sums import TargetLoad, load_of
+from iostats.load.sums import TargetLoad, sum_load
 from iostats.lustre.job_tags import TagForm
 from iostats.schedulers import slurm
-from iostats.site import load_queries
 
 NAMES = [level.name for level in levels.LEVELS]
 OF_TOP = [level.name for level in levels.OF_TOP]
@@ -34,7 +34,7 @@ FACTS = {
 class Known:
     """What a batch system knows of four jobs: of 4999 nothing."""
 
-    job_of = staticmethod(TagForm("%j", slurm.JOB_ID_FORM).job_of)
+    find_job = staticmethod(TagForm("%j", slurm.JOB_ID_FORM).find_job)
 
     @staticmethod
     def facts(id):
@@ -53,7 +53,7 @@ def two_targets():
     In 20 s on scratch: 4711 has written 23 MiB/s on each of two OSTs, 12366 read 37 MiB/s, cp.0
     made 3 of 160 requests a second; on home: 12366 and 4999 asked an MDT.
     """
-    return load_of([
+    return sum_load([
         part("OST0000", j4711=(460 * MIB, 0, 820, 0), xcp=(0, 0, 60, 0)),
         part("OST0001", server="oss2", j4711=(460 * MIB, 0, 820, 0),
              j12366=(0, 740 * MIB, 1500, 0)),
@@ -137,7 +137,7 @@ def test_the_share_of_no_job_is_that_of_the_requests():
 
 def test_a_target_without_requests_has_no_share():
     """Unknown is not 0 %."""
-    load = load_of([part("OST0000")], Known, at=T, span_s=20)
+    load = sum_load([part("OST0000")], Known, at=T, span_s=20)
     [row] = ranking.answer(load, LoadQuery("target"), Known)["rows"]
     assert (0, None) == (row["requests_per_s"], row["no_job_share"])
     assert [] == ranking.answer(load, LoadQuery("job"), Known)["rows"]
@@ -147,8 +147,8 @@ def test_a_target_without_requests_has_no_share():
                          ids=["no list", "nothing", "23"])
 def test_the_nodes_of_a_job_are_counted_where_the_batch_system_gives_only_their_list(nodes, count):
     """A list that cannot be read is not known, which is not 0."""
-    assert count == grouping.node_count(Facts(job="4711", nodes=nodes))
-    assert 37 == grouping.node_count(Facts(job="4711", nodes=nodes, node_count=37))
+    assert count == grouping.count_nodes(Facts(job="4711", nodes=nodes))
+    assert 37 == grouping.count_nodes(Facts(job="4711", nodes=nodes, node_count=37))
 
 
 # -- filters -------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def test_a_user_sees_the_own_jobs_and_the_sums_of_all():
 
 
 def test_a_missing_target_makes_lower_bounds_of_its_file_system_alone():
-    load = load_of([part(j4711=(0, 0, 20, 0)), part("MDT0000", "home", j4711=(0, 0, 20, 20))],
-                      Known, at=T, span_s=20, missing={"scratch": {"OST0001": "no sweep of oss2"}})
+    load = sum_load([part(j4711=(0, 0, 20, 0)), part("MDT0000", "home", j4711=(0, 0, 20, 20))],
+                       Known, at=T, span_s=20, missing={"scratch": {"OST0001": "no sweep of oss2"}})
     assert {"scratch": True, "home": False} == dict(rows(
         ranking.answer(load, LoadQuery(), Known), "file_system", "lower_bound"))
     assert [("home", {}), ("scratch", {"OST0001": "no sweep of oss2"})] == [
@@ -227,7 +227,7 @@ def test_a_missing_target_makes_lower_bounds_of_its_file_system_alone():
     ids=["timed reads", "timed writes", "MDT", "renames", "data on MDT", "counts", "none"])
 def test_a_request_counts_once(target, counters, expected):
     """Reads have two counters since 2.14, renames three: each request is one of them."""
-    assert expected == amounts.amounts_of(counters, target)
+    assert expected == amounts.sum_amounts(counters, target)
 
 
 _IDS = ["4711", "12366", "4999", "cp.0", "kworker/0:1", ""]
@@ -250,7 +250,7 @@ def _made(parts, as_arrays=False):
                                 if level.rows_of != levels.CLIENTS]))
 def test_the_groups_sums_are_the_whole(parts, by):
     """Whatever it is grouped by: nothing is lost, and nothing there twice."""
-    load = load_of(_made(parts), Known, TOTALS)
+    load = sum_load(_made(parts), Known, TOTALS)
     answer = ranking.answer(load, LoadQuery(by), Known)
     for place, metric in enumerate(amounts.METRICS):
         whole = sum(amounts[place] for _, _, ids in parts for amounts in ids.values())
@@ -260,18 +260,18 @@ def test_the_groups_sums_are_the_whole(parts, by):
 
 @given(_PARTS)
 def test_numpy_adds_up_to_the_same(parts):
-    with_numpy = finished(load_queries.added_by_id(_made(parts, True)))
-    assert finished(sums.added_by_id(_made(parts))) == with_numpy
+    with_numpy = run_to_end(load_queries.add_up_by_id(_made(parts, True)))
+    assert run_to_end(sums.add_up_by_id(_made(parts))) == with_numpy
 
 
 @given(_PARTS, st.sampled_from(OF_TOP), st.sampled_from(list(amounts.SORT)), st.randoms())
 def test_the_order_is_that_of_the_numbers_and_no_other(parts, by, sort, random):
     """Rows do not jump about when nothing has changed: whatever order the targets come in."""
-    one = ranking.answer(load_of(_made(parts), Known, TOTALS), LoadQuery(by, sort=sort),
+    one = ranking.answer(sum_load(_made(parts), Known, TOTALS), LoadQuery(by, sort=sort),
                          Known)
     mixed = _made(parts)
     random.shuffle(mixed)
-    other = ranking.answer(load_of(mixed, Known, TOTALS), LoadQuery(by, sort=sort), Known)
+    other = ranking.answer(sum_load(mixed, Known, TOTALS), LoadQuery(by, sort=sort), Known)
     metric = amounts.METRICS[amounts.SORT[sort]]
     numbers = [row[metric] for row in one["rows"]]
     assert numbers == sorted(numbers, reverse=True)
@@ -283,8 +283,8 @@ def test_the_order_is_that_of_the_numbers_and_no_other(parts, by, sort, random):
     ["binary", "decimal", "bytes"]))
 def test_a_table_of_any_width_has_its_numbers_whole(parts, by, width, units):
     """No line is wider than the terminal; where there is room for a number it is a whole one."""
-    answer = ranking.answer(load_of(_made(parts), Known, TOTALS), LoadQuery(by), Known)
-    for line in table.lines(answer, width, units):
+    answer = ranking.answer(sum_load(_made(parts), Known, TOTALS), LoadQuery(by), Known)
+    for line in table.format_lines(answer, width, units):
         assert len(line) <= width
     if width >= 60:
         *_, lines, _ = table.parts(answer, None, units)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trees import samples, shared
 
 from iostats.lustre import exports, stats
-from iostats.lustre.exports import ClientAmounts, amounts_of, lasting, nid_of, parse
+from iostats.lustre.exports import ClientAmounts, parse, parse_nid, strip_time, sum_amounts
 from iostats.lustre.metrics import is_operation
 from iostats.lustre.stats import Counter
 
@@ -76,7 +76,7 @@ def test_a_client_has_done_the_same_in_every_release(release):
     """Pings, and what is inside of a read or write, are no requests of a program."""
     reading = parse(text(release, OST[release]))
     assert {} == reading.bad
-    assert ClientAmounts(94_208, 151_552, 23, 37, 46) == amounts_of(reading)
+    assert ClientAmounts(94_208, 151_552, 23, 37, 46) == sum_amounts(reading)
 
 
 @pytest.mark.parametrize("release, at, began", [
@@ -94,7 +94,7 @@ def test_a_header_without_start_time_can_be_chosen_from_2_16_on():
     data = text("2.16", OST["2.16"]).split(b"\n", 3)
     reading = parse(b"\n".join((data[0], data[3])))
     assert (AT * NS + 57_342, None) == (reading.snapshot_ns, reading.start_ns)
-    assert ClientAmounts(94_208, 151_552, 23, 37, 46) == amounts_of(reading)
+    assert ClientAmounts(94_208, 151_552, 23, 37, 46) == sum_amounts(reading)
 
 
 @pytest.mark.parametrize("release, unit", [("2.5", "reqs"), ("2.12", "reqs"), ("2.17", "usecs")])
@@ -104,7 +104,7 @@ def test_a_rename_of_an_mdt_is_one_operation(release, unit):
     lines = [(name, count, unit, *numbers) for name, count in (
         ("open", 37), ("close", 37), ("rename", 23), ("samedir_rename", 20),
         ("crossdir_rename", 3))]
-    assert ClientAmounts(0, 0, 0, 0, 97) == amounts_of(parse(text(release, lines)))
+    assert ClientAmounts(0, 0, 0, 0, 97) == sum_amounts(parse(text(release, lines)))
 
 
 def test_an_mdt_of_2_12_calls_bytes_requests():
@@ -112,7 +112,7 @@ def test_an_mdt_of_2_12_calls_bytes_requests():
     reading = parse(text("2.12", [("open", 5, "reqs"),
                                   ("read_bytes", 23, "reqs", 4096, 4096, 94_208)]))
     assert Counter(23, "bytes", 4096, 4096, 94_208) == reading.counters["read_bytes"]
-    assert ClientAmounts(94_208, 0, 23, 0, 5) == amounts_of(reading)
+    assert ClientAmounts(94_208, 0, 23, 0, 5) == sum_amounts(reading)
 
 
 def test_the_first_of_two_lines_of_one_name_counts_the_requests():
@@ -121,7 +121,7 @@ def test_the_first_of_two_lines_of_one_name_counts_the_requests():
              *OST["2.10"][4:]]
     reading = parse(text("2.10", lines))
     assert {} == reading.bad and 2 == reading.counters["get_info"].samples
-    assert 48 == amounts_of(reading).operations
+    assert 48 == sum_amounts(reading).operations
 
 
 def test_a_counter_of_a_release_to_come_is_an_operation():
@@ -133,7 +133,7 @@ def test_a_client_that_has_done_nothing_yet_has_a_header_alone():
     for data in (header("2.17").encode(), b""):
         reading = parse(data)
         assert ({}, {}, ClientAmounts(0, 0, 0, 0, 0)) == (
-            reading.counters, reading.bad, amounts_of(reading))
+            reading.counters, reading.bad, sum_amounts(reading))
 
 
 # -- real ones ------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_every_file_that_was_captured_is_understood(directory):
         data = path.read_bytes()
         reading = parse(data, str(path))
         assert {} == reading.bad and reading.start_ns > BEGAN * NS / 2
-        assert None is not nid_of(path.parent.name)
+        assert None is not parse_nid(path.parent.name)
         # Another account: the words of each line.
         assert {words[0]: int(words[1]) for words in map(str.split, data.decode().splitlines())
                 if words[2] == "samples"} == {
@@ -158,7 +158,7 @@ def test_two_real_clients_have_done_what_they_did(client, written, read):
     """c1 wrote 15 x 40,000 B and 6 x 1 MiB; c2 18 x 25,000 B, 20 x 64 KiB, and read 4 MiB."""
     server = shared("captures", "2.17.57-c", "s02_one_reads_the_others", "server")
     paths = list(server.glob(f"**/obdfilter/*/exports/{client}/stats"))
-    found = [amounts_of(parse(path.read_bytes())) for path in paths]
+    found = [sum_amounts(parse(path.read_bytes())) for path in paths]
     assert (2, written, read) == (len(paths), sum(one.write_bytes for one in found),
                                   sum(one.read_bytes for one in found))
 
@@ -169,7 +169,7 @@ def test_a_real_client_that_was_evicted_keeps_its_counters():
     before, after = (parse(shared("captures", "2.17.57-c", step, *files.split("/")).read_bytes())
                      for step in ("s07_before_kill", "s09_killed_and_evicted"))
     assert before.start_ns == after.start_ns
-    assert amounts_of(before).write_bytes <= amounts_of(after).write_bytes == 1_181_744
+    assert sum_amounts(before).write_bytes <= sum_amounts(after).write_bytes == 1_181_744
 
 
 def test_exports_of_a_real_dump():
@@ -178,10 +178,10 @@ def test_exports_of_a_real_dump():
                   "lctl_exports_and_more.txt")
     found = re.findall(rb"(?m)^(\w+)\.([\w-]+)\.exports\.([^=\n]+)\.stats=\n((?:(?!\w+\.).+\n)*)",
                        path.read_bytes())
-    readings = {(target.decode(), nid_of(nid.decode())): parse(data)
+    readings = {(target.decode(), parse_nid(nid.decode())): parse(data)
                 for _, target, nid, data in found}
     assert len(readings) > 20 and not any(one.bad for one in readings.values())
-    assert (1_221_937_070_080, 1_010_559_877_120, 1_165_330, 963_749, 32 + 50 + 3) == amounts_of(
+    assert (1_221_937_070_080, 1_010_559_877_120, 1_165_330, 963_749, 32 + 50 + 3) == sum_amounts(
         readings["ai400x2-OST0000", "192.168.0.100@o2ib"])
 
 
@@ -200,20 +200,20 @@ def test_a_damaged_line_costs_what_it_counts_alone(damaged, expected):
     reading = parse(text("2.17", lines), "a/stats")
     assert [damaged[0]] == list(reading.bad)
     assert reading.bad[damaged[0]].startswith("a/stats:")
-    assert expected == amounts_of(reading)
+    assert expected == sum_amounts(reading)
 
 
 def test_a_line_without_a_name_may_be_of_any_that_is_absent():
     """What is there is known."""
     reading = parse(text("2.17", OST["2.17"][1:]) + b"\xff\x00")
-    assert ClientAmounts(None, 151_552, None, 37, None) == amounts_of(reading)
+    assert ClientAmounts(None, 151_552, None, 37, None) == sum_amounts(reading)
 
 
 @given(st.binary(max_size=300), st.integers(0, 1000), st.sampled_from(sorted(OST)))
 def test_no_bytes_make_it_fail(noise, at, release):
     data = text(release, OST[release])
     reading = parse(data[:at] + noise + data[at:])
-    assert all(value is None or value >= 0 for value in amounts_of(reading))
+    assert all(value is None or value >= 0 for value in sum_amounts(reading))
 
 
 _COUNT = st.integers(1, 10**20)
@@ -243,7 +243,7 @@ def test_it_understands_what_the_parser_of_all_counter_files_does(counters, rele
 def test_a_glance_says_the_same(release):
     """In each release's form; 2.15.2 and later show when the file began."""
     has_start = release in ("2.15.2", "2.16", "2.17")
-    found = exports.glance(text(release, OST[release]))
+    found = exports.parse_client_file(text(release, OST[release]))
     assert (BEGAN * NS + 23 if has_start else 0, (94_208, 151_552, 23, 37, 46), "") == (
         found.start_ns, found.amounts, found.why)
     if has_start:
@@ -257,8 +257,8 @@ def test_a_glance_says_the_same(release):
 def test_whatever_is_in_a_file_a_glance_says_the_same(counters, release):
     """Sums of times apart, which it does not look at: what counts calls is what was printed."""
     data = text(release, [(name, count, unit, *numbers) for name, count, unit, numbers in counters])
-    reading, found = parse(data), exports.glance(data)
-    expected = amounts_of(reading)
+    reading, found = parse(data), exports.parse_client_file(data)
+    expected = sum_amounts(reading)
     assert (reading.start_ns or 0) == found.start_ns
     if not reading.bad and None not in expected and max(expected) < 2**63:
         assert (expected, "") == (found.amounts, found.why)
@@ -271,14 +271,14 @@ def test_whatever_is_in_a_file_a_glance_says_the_same(counters, release):
 @given(st.binary(max_size=300), st.integers(0, 1000), st.sampled_from(sorted(OST)))
 def test_no_bytes_make_a_glance_fail(noise, at, release):
     data = text(release, OST[release])
-    found = exports.glance(data[:at] + noise + data[at:])
+    found = exports.parse_client_file(data[:at] + noise + data[at:])
     assert all(one is None or 0 <= one < 2**63 for one in found.amounts)
 
 
 def test_a_file_without_its_header_is_not_understood():
     """It is no file of a client that has done nothing."""
     for data in (b"", b"read_bytes 23 samples [bytes] 1 2 3\n", b"\xff"):
-        found = exports.glance(data, "a/stats")
+        found = exports.parse_client_file(data, "a/stats")
         assert (None,) * 5 == found.amounts and found.why.startswith("a/stats:1: expected snapshot")
 
 
@@ -292,11 +292,11 @@ def test_a_client_that_does_nothing_leaves_all_but_the_time_of_reading(release):
         f"{AT - BEGAN}.".encode(), f"{AT - BEGAN + 23}.".encode())
     if release != "2.15.0":
         assert data != later
-    assert lasting(data) == lasting(later)
-    assert lasting(data) != lasting(data.replace(b" 41 ", b" 42 "))
+    assert strip_time(data) == strip_time(later)
+    assert strip_time(data) != strip_time(data.replace(b" 41 ", b" 42 "))
     if release in ("2.15.2", "2.16", "2.17"):
         anew = data.replace(f"{BEGAN}.".encode(), f"{BEGAN + 1}.".encode())
-        assert lasting(data) != lasting(anew)
+        assert strip_time(data) != strip_time(anew)
 
 
 @pytest.mark.parametrize("name, expected", [
@@ -305,7 +305,7 @@ def test_a_client_that_does_nothing_leaves_all_but_the_time_of_reading(release):
     ("10.77.0.11@", False), ("a/b@tcp", False), ("..", False), ("1@tcp\n", False),
     (f"{'1' * 64}@tcp", False), ("", False)])
 def test_which_directories_are_of_clients(name, expected):
-    assert (name if expected else None) == nid_of(name)
+    assert (name if expected else None) == parse_nid(name)
 
 
 def test_the_server_itself_is_told_apart():

@@ -92,7 +92,7 @@ def parsed_from_job_stats(data):
     return [(one.job_id, {name: (counter.samples, counter.unit,
                                  tuple(n for n in counter[2:] if n is not None))
                           for name, counter in one.counters.items()})
-            for one in map(job_stats.parse, job_stats.pieces([data]))]
+            for one in map(job_stats.parse, job_stats.split_entries([data]))]
 
 
 def in_use(jobs):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import samples, shared
 
-from iostats.base.errors import is_shown
+from iostats.base.errors import is_printable
 from iostats.lustre import imports
 from iostats.lustre.imports import NidTries, parse_import, parse_state
 
@@ -160,7 +160,7 @@ def test_any_bytes_are_an_import_and_a_state(data):
         found.attempts, found.generation, found.invalidations, found.timeouts))
     assert all(why.isprintable() and len(why) < 400
                for why in (*found.bad.values(), *state.bad.values()))
-    assert all(is_shown(name) for name in (
+    assert all(is_printable(name) for name in (
         found.name or "", found.target or "", found.nid or "", *(found.failover_nids or ()),
         *found.nids))
 

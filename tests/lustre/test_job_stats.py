@@ -35,7 +35,7 @@ def entry(job_id="4711", times="  snapshot_time:   1795224957\n", counters=None)
 def entries(data, chunk=4096, **more):
     """[JobEntry] of a whole file that is read `chunk` bytes at a time."""
     chunks = (data[at:at + chunk] for at in range(0, len(data), chunk))
-    return [job_stats.parse(piece, **more) for piece in job_stats.pieces(chunks)]
+    return [job_stats.parse(piece, **more) for piece in job_stats.split_entries(chunks)]
 
 
 def only(data, **more):
@@ -272,7 +272,7 @@ def test_an_id_is_unquoted_where_the_quotes_are_the_kernels(printed, job_id):
 WHOLE_SECONDS = TIMES["2.12"]
 
 
-@pytest.mark.parametrize("printed, are_kernels, ids", [
+@pytest.mark.parametrize("printed, is_printed_by_kernel, ids", [
     (['"74186:0:ma"', "74188"], True, ["74186:0:ma", "74188"]),
     (["74188", "cp.0", '"74186:0:ma"'], True, ["74188", "cp.0", "74186:0:ma"]),
     (['"night copy.77"', r'"a\x20b"'], True, ["night copy.77", "a b"]),
@@ -286,33 +286,34 @@ WHOLE_SECONDS = TIMES["2.12"]
     (["4711", "cp.0"], None, ["4711", "cp.0"]),
 ], ids=repr)
 @pytest.mark.parametrize("times", [WHOLE_SECONDS, TIMES["2.15.0"]], ids=["2.12", "2.15.0"])
-def test_all_ids_of_a_file_show_whose_its_quotes_are(times, printed, are_kernels, ids):
+def test_all_ids_of_a_file_show_whose_its_quotes_are(times, printed, is_printed_by_kernel, ids):
     """A vendor's 2.14 puts quotes around ids; other releases print the quotes of users."""
     text = b"job_stats:\n" + b"".join(entry(one, times) for one in printed)
     prints = Fingerprints()
     found = []
-    for piece in prints.quotes.pieces([text], lambda: [text]):
-        assert prints.changed(piece)
-        found.append(job_stats.parse(piece, kernel_quotes=prints.quotes.are_kernels).job_id)
-    assert (ids, are_kernels) == (found, prints.quotes.are_kernels)
+    for piece in prints.quotes.split_entries([text], lambda: [text]):
+        assert prints.is_changed(piece)
+        found.append(job_stats.parse(piece,
+                                     kernel_quotes=prints.quotes.is_printed_by_kernel).job_id)
+    assert (ids, is_printed_by_kernel) == (found, prints.quotes.is_printed_by_kernel)
     prints.finish()
     assert sorted(ids) == prints.finish()
 
 
 def test_an_id_that_needs_quotes_and_has_none_ends_what_was_taken_for_the_kernels():
     quotes, first = QuotedIds(), entry('"74186:0:ma"')
-    assert [first[:-1]] == list(quotes.pieces([first], lambda: [first]))
-    assert (True, False) == (quotes.are_kernels, quotes.were_mistaken)
+    assert [first[:-1]] == list(quotes.split_entries([first], lambda: [first]))
+    assert (True, False) == (quotes.is_printed_by_kernel, quotes.were_misread)
     both = first + entry("74187:0:mb")
-    list(quotes.pieces([both], lambda: [both]))
-    assert (False, True) == (quotes.are_kernels, quotes.were_mistaken)
+    list(quotes.split_entries([both], lambda: [both]))
+    assert (False, True) == (quotes.is_printed_by_kernel, quotes.were_misread)
 
 
 def test_a_file_without_quotes_is_read_once():
     def read_again():
         raise AssertionError("a second time")
     text = entry("74187:0:mb") + entry('a"b') + entry("4711")
-    assert 3 == len(list(QuotedIds().pieces([text], read_again)))
+    assert 3 == len(list(QuotedIds().split_entries([text], read_again)))
 
 
 @pytest.mark.parametrize("release", ["2.7", "2.12", "2.15.0", "2.15.2", "2.16"])
@@ -326,8 +327,8 @@ def test_two_ids_of_a_file_are_never_one(pair, release):
     found = entries(job_stats_text.text(jobs, release))
     assert 2 == len({one.job_id for one in found})
     data, prints = job_stats_text.text(jobs, release), Fingerprints()
-    for piece in prints.quotes.pieces([data], lambda: [data]):
-        prints.changed(piece)
+    for piece in prints.quotes.split_entries([data], lambda: [data]):
+        prints.is_changed(piece)
     prints.finish()
     assert sorted(one.job_id for one in found) == prints.finish()
 
@@ -424,7 +425,7 @@ def test_the_error_says_where_what_was_expected_and_what_was_there(text, message
 def test_one_bad_line_costs_its_entry_and_no_other(line):
     text = (b"job_stats:\n" + entry("23") + entry("37", counters=line + "\n") + entry("41"))
     found = []
-    for piece in job_stats.pieces([text]):
+    for piece in job_stats.split_entries([text]):
         try:
             found.append(job_stats.parse(piece, origin="mdt.scratch-MDT0000.job_stats").job_id)
         except JobStatsSyntaxError as error:
@@ -435,7 +436,7 @@ def test_one_bad_line_costs_its_entry_and_no_other(line):
 
 def pieces_and_errors(chunks):
     """What becomes of each piece: the job id, or False."""
-    for piece in job_stats.pieces(chunks):
+    for piece in job_stats.split_entries(chunks):
         try:
             yield job_stats.parse(piece).job_id
         except JobStatsSyntaxError:
@@ -476,7 +477,7 @@ def test_memory_is_bounded_for_one_chunk_of_any_size():
     data = b"job_stats:\n" + entry() * 200_000
     tracemalloc.start()
     try:
-        assert 200_000 == sum(1 for _ in job_stats.pieces([data]))
+        assert 200_000 == sum(1 for _ in job_stats.split_entries([data]))
         assert tracemalloc.get_traced_memory()[1] < 4 * MIB
     finally:
         tracemalloc.stop()
@@ -578,7 +579,7 @@ def test_nothing_but_the_documented_error_comes_out_of_any_bytes(junk, start, en
     prints = Fingerprints()
     for name, piece in job_stats.dump(data[at:at + chunk] for at in range(0, len(data), chunk)):
         assert isinstance(name, str)
-        prints.changed(piece)
+        prints.is_changed(piece)
         try:
             found = job_stats.parse(piece, origin="ost.\x1b")
         except JobStatsSyntaxError as error:
@@ -597,11 +598,11 @@ def test_pieces_are_the_same_however_the_bytes_come(junk, sizes, newline):
     for size in sizes:
         chunks.append(data[at:at + size])
         at += size
-    whole = list(job_stats.pieces([data]))
-    assert whole == list(job_stats.pieces([*chunks, data[at:]]))
+    whole = list(job_stats.split_entries([data]))
+    assert whole == list(job_stats.split_entries([*chunks, data[at:]]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job_stats, "_BLOCK", 97)
-        assert whole == list(job_stats.pieces(data[at:at + 1] for at in range(len(data))))
+        assert whole == list(job_stats.split_entries(data[at:at + 1] for at in range(len(data))))
 
 
 @pytest.mark.parametrize("piece", [
@@ -727,8 +728,8 @@ def opens(job_id, samples):
 
 def sweep(prints, *texts):
     """([(job id, opens) of the entries that changed], [ids that are gone])."""
-    changed = [job_stats.parse(piece) for piece in job_stats.pieces([b"".join(texts)])
-               if prints.changed(piece)]
+    changed = [job_stats.parse(piece) for piece in job_stats.split_entries([b"".join(texts)])
+               if prints.is_changed(piece)]
     return [(one.job_id, one.counters["open"].samples) for one in changed], prints.finish()
 
 
@@ -786,7 +787,7 @@ def test_what_is_gone_is_named_as_the_entry_was():
     prints = Fingerprints()
     text = entry('"my\\x20prog:1"', TIMES["2.16"]) + entry("two\nlines") + entry("")
     names = {found.job_id for found in entries(text)}
-    assert 3 == len([prints.changed(piece) for piece in job_stats.pieces([text])])
+    assert 3 == len([prints.is_changed(piece) for piece in job_stats.split_entries([text])])
     assert [] == prints.finish()
     assert {"my prog:1", "two\\x0alines", ""} == names == set(prints.finish())
 
@@ -795,8 +796,8 @@ def test_an_entry_that_was_refused_is_looked_at_again_and_is_not_gone():
     prints, bad = Fingerprints(), entry("b", counters="  open: { samples: 2x }\n")
     sweep(prints, opens("a", 23), opens("b", 37))
     for _ in range(3):
-        changed = [piece for piece in job_stats.pieces([opens("a", 23) + bad])
-                   if prints.changed(piece)]
+        changed = [piece for piece in job_stats.split_entries([opens("a", 23) + bad])
+                   if prints.is_changed(piece)]
         assert [bad.rstrip(b"\n")] == changed
         prints.refuse(changed[0])
         assert [] == prints.finish()
@@ -806,7 +807,8 @@ def test_an_entry_that_was_refused_is_looked_at_again_and_is_not_gone():
 def test_what_has_no_id_is_always_new_and_never_gone():
     prints = Fingerprints()
     for _ in range(2):
-        assert [True] == [prints.changed(piece) for piece in job_stats.pieces([b"junk\n" * 9])]
+        assert [True] == [prints.is_changed(piece)
+                          for piece in job_stats.split_entries([b"junk\n" * 9])]
         prints.refuse(b"junk\n" * 9)
         assert [] == prints.finish()
 
@@ -814,8 +816,8 @@ def test_what_has_no_id_is_always_new_and_never_gone():
 def test_of_a_read_that_broke_off_nothing_is_gone_and_what_changed_is_not_given_again():
     prints = Fingerprints()
     sweep(prints, opens("a", 23), opens("b", 37))
-    [piece] = job_stats.pieces([opens("a", 41)])
-    assert prints.changed(piece)
+    [piece] = job_stats.split_entries([opens("a", 41)])
+    assert prints.is_changed(piece)
     prints.abandon()
     assert ([], []) == sweep(prints, opens("a", 41), opens("b", 37))
     assert ([], ["a"]) == sweep(prints, opens("b", 37))
@@ -824,7 +826,7 @@ def test_of_a_read_that_broke_off_nothing_is_gone_and_what_changed_is_not_given_
 def test_forgotten_is_as_if_nothing_had_been_read():
     prints = Fingerprints()
     sweep(prints, opens("a", 23))
-    prints.forget()
+    prints.clear()
     assert ([("b", 37)], []) == sweep(prints, opens("b", 37))
 
 
@@ -861,10 +863,11 @@ def lines(*numbers):
 def test_entries_are_known_wherever_they_stand(then, changed, gone):
     prints = Fingerprints()
     for piece in lines(*range(1000)):
-        assert prints.changed(piece)
+        assert prints.is_changed(piece)
     assert [] == prints.finish()
     for _ in range(2):
-        names = [job_stats.parse(piece).job_id for piece in lines(*then) if prints.changed(piece)]
+        names = [job_stats.parse(piece).job_id for piece in lines(*then)
+                 if prints.is_changed(piece)]
         assert list(map(str, changed)) == names
         assert sorted(map(str, gone)) == prints.finish()
         changed, gone = [], []
@@ -878,7 +881,7 @@ def test_an_entry_takes_few_bytes():
     try:
         for _ in range(2):
             for piece in pieces:
-                prints.changed(piece)
+                prints.is_changed(piece)
             prints.finish()
         kept, peak = tracemalloc.get_traced_memory()
     finally:

@@ -50,9 +50,55 @@ from iostats.lustre.job_tags import TagForm
     ("%e.%j.%u", "slurm", "averyverylongprogramname1.4711.", "4711"),
     ("%e.%j.%u", "slurm", "averyverylongprogramname12.4711", ""),
     ("%e.%u.%j", "slurm", "averyverylongprogram1.1000.4711", ""),
+    ("%j.%s", "slurm", "4711.0", "4711"),
+    ("%j.%s", "slurm", "4711.batch", "4711"),
+    ("%j.%s", "slurm", "4711.", "4711"),
+    ("%j.%s", "slurm", "4711", "4711"),
+    ("%j.%s", "slurm", "cp.0", ""),
+    ("%j.%s", "", "4711.extern", "4711"),
+    ("%j.%s", "pbs", "4711.pbs01", "4711.pbs01"),
 ], ids=repr)
 def test_the_job_of_an_id(text, scheduler, job_id, expected):
-    assert expected == TagForm(text, schedulers.job_id_form(scheduler)).job_of(job_id)
+    assert expected == TagForm(text, schedulers.describe_job_id_form(scheduler)).find_job(job_id)
+
+
+@pytest.mark.parametrize("text, job_id, step", [
+    ("%j.%s", "4711.0", "0"),
+    ("%j.%s", "4711.23", "23"),
+    ("%j.%s", "4711.batch", "batch"),
+    ("%j.%s", "4711.4294967290", "interactive"),
+    ("%j.%s", "4711.4294967291", "batch"),
+    ("%j.%s", "4711.4294967292", "extern"),
+    ("%j.%s", "4711", "(unknown)"),
+    ("%j.%s", "4711.", "(unknown)"),
+    ("%j.%s", "4711.2 3", "(unknown)"),
+    ("%j_%s:%h", "4711_23:nid00041", "23"),
+    # The kernel cuts after 31 bytes: step 2 may be 23.
+    ("%h:%j.%s", "a-very-very-long-node-na:4711.2", "(unknown)"),
+    ("%h:%j.%s", "a-very-very-long-node-n:4711.2", "2"),
+], ids=repr)
+def test_the_step_of_an_id(text, job_id, step):
+    assert {"steps": step} == TagForm(text,
+                                      schedulers.describe_job_id_form("slurm")).parse_parts(job_id)
+
+
+def test_step_and_program_of_an_id():
+    assert {"steps": "23", "programs": "a.out"} == TagForm("%j.%s:%e").parse_parts("4711.23:a.out")
+
+
+@pytest.mark.parametrize("text, job_id, program", [
+    ("%j", "4711", ""),
+    ("%j:%u", "4711:1000", ""),
+    ("%j:%e:%u", "4711:a.out:1000", "a.out"),
+    ("%j:%e:%u", "4711:kworker/13:1000", "(unknown)"),
+    ("%j:%e:%u", "4711", "(unknown)"),
+    ("%j:%e:%u", "4711:averyverylongprogramname12", "(unknown)"),
+    ("%j:%e", "4711:python3.11", "python3.11"),
+    ("%e.%u.%j", "a.out.1000.4711", "a.out"),
+    ("%j:%e:%u", "4711:\x1b[31m:1000", "(unknown)"),
+], ids=repr)
+def test_the_program_of_an_id(text, job_id, program):
+    assert ({"programs": program} if program else {}) == TagForm(text).parse_parts(job_id)
 
 
 @pytest.mark.parametrize("text", ["", "4711", "%e.%u", "%j%j", "%j.%x", "%"])
@@ -61,9 +107,9 @@ def test_a_form_without_exactly_one_job_is_refused(text):
         TagForm(text)
 
 
-@given(st.text(max_size=128), st.sampled_from(["%j", "%j:%u:%H", "%e.%u.%j", "x%j"]),
+@given(st.text(max_size=128), st.sampled_from(["%j", "%j:%u:%H", "%e.%u.%j", "x%j", "%j.%s"]),
        st.sampled_from(["slurm", "pbs", "lsf", "sge", "flux", ""]))
 def test_any_id_is_a_job_or_none_and_a_job_stands_in_its_id(job_id, text, scheduler):
-    job = TagForm(text, schedulers.job_id_form(scheduler)).job_of(job_id)
+    job = TagForm(text, schedulers.describe_job_id_form(scheduler)).find_job(job_id)
     assert job in job_id
     assert "" == job or job.isprintable()

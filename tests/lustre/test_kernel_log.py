@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import samples, shared
 
-from iostats.base.errors import is_shown
+from iostats.base.errors import is_printable
 from iostats.lustre import kernel_log
-from iostats.lustre.kernel_log import LogRecord, dmesg_line, message, record
+from iostats.lustre.kernel_log import LogRecord, parse_dmesg_line, parse_message, parse_record
 
 UUID = "f15aa50c-8084-47f6-bb2e-fc5ed9687c46"
 OST, OSC = "scratch-OST0003", "scratch-OST0003-osc-ffff9a3c5d1e0800"
@@ -29,28 +29,28 @@ TIMED_OUT = (f"@@@ Request sent has timed out for slow reply: [sent 1795333340/r
 
 def said(text, label="Lustre"):
     """The Message of a line of the kernel's own."""
-    return message(LogRecord(4, 23, 37_000_041, "-", f"{label}: {text}"))
+    return parse_message(LogRecord(4, 23, 37_000_041, "-", f"{label}: {text}"))
 
 
 # -- records -------------------------------------------------------------------------------------
 
 def test_a_record_of_dev_kmsg():
-    found = record(b"4,444,758211829,-;Lustre: a\n SUBSYSTEM=net\n DEVICE=+n:37\n")
+    found = parse_record(b"4,444,758211829,-;Lustre: a\n SUBSYSTEM=net\n DEVICE=+n:37\n")
     assert LogRecord(4, 444, 758_211_829, "-", "Lustre: a") == found
 
 
 def test_fields_that_newer_kernels_add_are_no_text():
-    assert "Lustre: a;b" == record(b"6,23,37,c,caller=T1234,x=1;Lustre: a;b\n").text
+    assert "Lustre: a;b" == parse_record(b"6,23,37,c,caller=T1234,x=1;Lustre: a;b\n").text
 
 
 def test_escaped_bytes_are_bytes_again():
-    assert "Lustre: caf\xe9 \\ \x1b[2J" == record(
+    assert "Lustre: caf\xe9 \\ \x1b[2J" == parse_record(
         rb"6,23,37,-;Lustre: caf\xc3\xa9 \x5c \x1b[2J" + b"\n").text
 
 
 def test_what_follows_the_first_line_of_a_record_is_not_lustres():
     """A user chose the name of the file that another driver tells of."""
-    assert "ext4: no such file: a" == record(
+    assert "ext4: no such file: a" == parse_record(
         b"3,23,37,-;ext4: no such file: a\\x0aLustreError: " + SILENT.encode() + b"\n").text
 
 
@@ -58,37 +58,37 @@ def test_what_follows_the_first_line_of_a_record_is_not_lustres():
     (b"[  758.211829] Lustre: a\n", None), (b"<4>[  758.211829] Lustre: a", 4),
     (b"<12>[758.211829][ T1234] Lustre: a", 12), (b"[  758.211829][   C3] Lustre: a", None)])
 def test_a_line_of_dmesg(line, priority):
-    assert LogRecord(priority, None, 758_211_829, "", "Lustre: a") == dmesg_line(line)
+    assert LogRecord(priority, None, 758_211_829, "", "Lustre: a") == parse_dmesg_line(line)
 
 
 @pytest.mark.parametrize("data", [
     b"", b"\n", b"Lustre: a", b"4,444;Lustre: a", b"x,444,7,-;Lustre: a", b"-4,4,7,-;Lustre: a",
     b" SUBSYSTEM=net", b"[Sun Nov 22 07:42:58 2026] Lustre: a", b"4,444,758211829,-", b"\0" * 99])
 def test_what_is_of_another_form_is_none(data):
-    assert None is record(data)
-    assert None is dmesg_line(data)
+    assert None is parse_record(data)
+    assert None is parse_dmesg_line(data)
 
 
 def test_a_program_that_writes_to_dev_kmsg_is_not_heard():
     """Its facility is 1 (user) or whatever it says, but never 0."""
     line = b"LustreError: " + SILENT.encode()
-    assert "evicted" == message(record(b"4,23,37,-;" + line)).kind
+    assert "evicted" == parse_message(parse_record(b"4,23,37,-;" + line)).kind
     for priority in (12, 11, 30, 191):
-        assert None is message(record(b"%d,23,37,-;%s" % (priority, line)))
-        assert None is message(dmesg_line(b"<%d>[    0.000037] %s" % (priority, line)))
+        assert None is parse_message(parse_record(b"%d,23,37,-;%s" % (priority, line)))
+        assert None is parse_message(parse_dmesg_line(b"<%d>[    0.000037] %s" % (priority, line)))
 
 
 @pytest.mark.parametrize("text", [
     "", "Lustre", "Lustre:", "lustre: LBUG", " LustreError: LBUG", "a LustreError: LBUG",
     "LustreErrors: LBUG", "NFS: server 10.9.0.3 not responding", "LNetErr: LBUG"])
 def test_other_lines_of_the_kernel_are_none(text):
-    assert None is message(LogRecord(3, 23, 37, "-", text))
+    assert None is parse_message(LogRecord(3, 23, 37, "-", text))
 
 
 # -- what is before a message --------------------------------------------------------------------
 
 def test_label_code_pid_and_place():
-    found = message(LogRecord(3, 23, 37, "-", "LustreError: 23:0:(ldlm_lib.c:1187:"
+    found = parse_message(LogRecord(3, 23, 37, "-", "LustreError: 23:0:(ldlm_lib.c:1187:"
                                            f"target_handle_connect()) {OST}: not available for "
                                            "connect from 10.9.0.11@o2ib2 (no target). If"))
     assert ("LustreError", "", 23, "ldlm_lib.c:1187:target_handle_connect") == (
@@ -112,6 +112,7 @@ def test_who_speaks(name, expected):
 
 # -- kinds ---------------------------------------------------------------------------------------
 
+EXTENT = "inode [0x200000402:0x17:0x0] object 0x0:41 extent [4096-8191]"
 FORMS = [
     (f"{OSC}: This client was evicted by {OST}; in progress operations using this service will "
      "fail.", ("evicted", "", "client", OST, ())),
@@ -171,6 +172,21 @@ FORMS = [
      ("timeouts", "", "client", OST, ("10.9.0.3@o2ib",))),
     ("scratch: dirty page discard: 10.9.0.1@o2ib:/scratch/fid: [0x200000007:0x1:0x0]/a may get "
      "corrupted (rc -108)", ("data_lost", "", "client", "", ())),
+    (f"{OSC}: BAD WRITE CHECKSUM: changed on the client after we checksummed it - likely false "
+     f"positive due to mmap IO (bug 11742): from 10.9.0.3@o2ib {EXTENT}, original client csum "
+     "8c1d0f3a (type 20), server csum 5be2a417 (type 20), client csum now 5be2a417",
+     ("checksum_error", "", "client", OST, ("10.9.0.3@o2ib",))),
+    (f"{OSC}: BAD READ CHECKSUM: from 10.9.0.3@o2ib via 10.8.0.7@tcp {EXTENT}, client "
+     "8c1d0f3a/8c1d0f3a, server 5be2a417, cksum_type 4",
+     ("checksum_error", "", "client", OST, ("10.9.0.3@o2ib",))),
+    (f"{OSC}: BAD READ CHECKSUM: from 10.9.0.3@o2ib inode [0:0x0:0x0] object 0:41 extent [0-0], "
+     "client 8c1d0f3a, server 5be2a417, cksum_type 4",                        # up to 2.12
+     ("checksum_error", "", "client", OST, ("10.9.0.3@o2ib",))),
+    (f"{OST}: BAD READ CHECKSUM: should have changed on the client or in transit: from "
+     f"10.9.0.11@o2ib2 {EXTENT}, client returned csum 8c1d0f3a (type 20), server csum 5be2a417 "
+     "(type 20)", ("checksum_error", "", "server", OST, ("10.9.0.11@o2ib2",))),
+    (f"{OST}: BAD WRITE CHECKSUM: from 12345-10.9.0.11@o2ib2 {EXTENT}: client csum 8c1d0f3a, "
+     "server csum 5be2a417", ("checksum_error", "", "server", OST, ("10.9.0.11@o2ib2",))),
     (f"{OST}: device reported unhealthy", ("not_healthy", "", "server", OST, ())),
     ("ost_io: unhealthy - request has been waiting 1237s", ("not_healthy", "", "", "", ())),
     ("LBUG", ("lbug", "", "", "", ())),
@@ -259,11 +275,11 @@ def test_a_path_in_a_message_names_no_storage_server():
 # -- hostile ones --------------------------------------------------------------------------------
 
 def test_a_text_is_bounded_and_fit_for_a_terminal():
-    found = message(record(rb"3,23,37,-;LustreError: \x1b[2J" + b"\xff\0@" * 500_000))
+    found = parse_message(parse_record(rb"3,23,37,-;LustreError: \x1b[2J" + b"\xff\0@" * 500_000))
     assert "other" == found.kind
-    assert is_shown(found.text) and len(found.text) <= 1000
+    assert is_printable(found.text) and len(found.text) <= 1000
     assert found.text.startswith("\\x1b[2J")
-    assert None is record(b"3,23,37,-" + b"a" * 1_000_000)
+    assert None is parse_record(b"3,23,37,-" + b"a" * 1_000_000)
 
 
 @given(st.one_of(st.binary(max_size=300), st.builds(
@@ -271,11 +287,11 @@ def test_a_text_is_bounded_and_fit_for_a_terminal():
     st.sampled_from([text for text, _ in FORMS]), st.integers(0, 200), st.text(max_size=20))),
     st.sampled_from([b"3,23,37,-;LustreError: ", b"[    0.000037] Lustre: ", b""]))
 def test_any_bytes_are_a_message_or_none(data, head):
-    for found in (record(head + data), dmesg_line(head + data)):
-        told = found and message(found)
+    for found in (parse_record(head + data), parse_dmesg_line(head + data)):
+        told = found and parse_message(found)
         if told:
             assert told.kind in (*kernel_log.KINDS, "skipped", "replaced", "")
-            assert is_shown(told.text) and len(told.text) <= 1000
+            assert is_printable(told.text) and len(told.text) <= 1000
             assert told.kind or not told.label.endswith("Error") or not told.text
             assert len(told.nids) <= 4 and all(len(nid) <= 100 for nid in told.nids)
 
@@ -285,14 +301,14 @@ def test_any_bytes_are_a_message_or_none(data, head):
 def messages(path, read):
     records = [read(line) for line in path.read_bytes().splitlines()]
     assert None not in records
-    return [(one, message(one)) for one in records]
+    return [(one, parse_message(one)) for one in records]
 
 
 def test_the_log_of_a_server_that_lost_a_client():
     """Killed at 07:42:23.657; evicted 39 and 82 s after its last ping at 07:42:20."""
     boot_ns = 1_795_333_379_000_000_000 - 758_211_829_000
     found = [(one, told) for one, told in messages(shared(
-        "captures", "2.17.57-c", "s09_killed_and_evicted", "server", "kmsg.txt"), record)
+        "captures", "2.17.57-c", "s09_killed_and_evicted", "server", "kmsg.txt"), parse_record)
         if told.kind not in ("", "target_up")]
     assert [
         (426, "skipped", "", (), "", None, 1),
@@ -309,13 +325,14 @@ def test_the_log_of_a_server_that_lost_a_client():
 def test_its_other_client_saw_nothing():
     for log in ("kmsg.txt", "dmesg.txt"):
         path = shared("captures", "2.17.57-c", "s09_killed_and_evicted", "c1", log)
-        found = messages(path, record if log == "kmsg.txt" else dmesg_line)
+        found = messages(path, parse_record if log == "kmsg.txt" else parse_dmesg_line)
         assert ["", "", "", ""] == [told.kind for _, told in found]
 
 
 def test_dmesg_and_dev_kmsg_say_the_same():
     path = shared("captures", "2.17.57-c", "s09_killed_and_evicted", "server")
-    kmsg, dmesg = messages(path / "kmsg.txt", record), messages(path / "dmesg.txt", dmesg_line)
+    kmsg, dmesg = messages(path / "kmsg.txt", parse_record), messages(path / "dmesg.txt",
+                                                                      parse_dmesg_line)
     assert [(one.usec, told) for one, told in kmsg] == [(one.usec, told) for one, told in dmesg]
 
 
@@ -331,7 +348,8 @@ EVICTION = [("other", "MDT0000"), ("connection_lost", "MDT0000"), ("evicted", "M
 def test_an_eviction_by_the_administrator(release, expected):
     """OST0001 and the MDT forgot the client; what the log of its node has of it."""
     path = shared("captures", release, "s16_evicted", "dmesg.txt")
-    found = [(told.kind, told.target.rpartition("-")[2]) for _, told in messages(path, dmesg_line)
+    found = [(told.kind, told.target.rpartition("-")[2]) for _,
+             told in messages(path, parse_dmesg_line)
              if told.kind not in ("", "skipped", "target_up")]
     if expected is None:
         assert {"MDT0000", "OST0001"} == {target for kind, target in found if kind == "evicted"}
@@ -342,7 +360,7 @@ def test_an_eviction_by_the_administrator(release, expected):
 @pytest.mark.parametrize("path", samples("captures", "*/s19_idle/dmesg.txt"))
 def test_every_line_of_a_real_log_is_lustres_own(path):
     """And each error in it has a kind, a target and a speaker, or is of llite."""
-    for _, told in messages(path, dmesg_line):
+    for _, told in messages(path, parse_dmesg_line):
         assert told is not None
         if told.kind in ("evicted", "connection_lost", "connection_restored", "target_down"):
             assert told.file_system == "lustre" and told.target.startswith("lustre-")

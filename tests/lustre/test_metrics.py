@@ -9,12 +9,12 @@ from iostats.lustre.metrics import (
     MADE_OF,
     NOT_OPERATIONS,
     SINGLE_OPERATIONS,
+    count_all_operations,
     is_call,
     is_counted_again,
     is_operation,
     is_transfer,
-    metrics_of,
-    operations_in,
+    read_metrics,
 )
 
 
@@ -45,11 +45,13 @@ def test_reads_and_writes_are_apart_and_kinds_of_renames_are_counted_again():
     ids=["a count", "timed", "with squares", "bytes", "bytes that cannot be trusted",
          "a sum of depths", "another unit"])
 def test_a_counter_becomes_metrics_by_its_unit(name, unit, total, squares, expected):
-    assert expected == metrics_of(name, unit, 23, total, "_calls", squares)
+    assert expected == read_metrics(name, unit, 23, total, "_calls", squares)
 
 
 def test_the_tables_agree():
-    """Each operation of the tables is one, has a line in docs/counters.md, and none twice."""
+    """
+    Each operation of the tables is one, has a line in docs/reference/counters.md, and none twice.
+    """
     assert len(set(OPERATIONS)) == len(OPERATIONS)
     assert set(OPERATIONS) <= {metric.name for metric in METRICS}
     assert all(map(is_operation, (*OPERATIONS, *SINGLE_OPERATIONS)))
@@ -58,5 +60,5 @@ def test_the_tables_agree():
 
 
 def test_the_rows_of_a_record_are_added_up_without_what_is_counted_again():
-    assert 60 == operations_in({"open": {"count": 37}, "rename": {"count": 23},
-                                "samedir_rename": {"count": 23}})
+    assert 60 == count_all_operations({"open": {"count": 37}, "rename": {"count": 23},
+                                       "samedir_rename": {"count": 23}})

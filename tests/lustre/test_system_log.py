@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iostats.lustre import system_log
-from iostats.lustre.system_log import message
+from iostats.lustre.system_log import parse_message
 
 SUFFIX = "total-vm:65011712kB, anon-rss:62914560kB, file-rss:0kB"
 
@@ -51,13 +51,14 @@ LINES = [
     ("oom cgroup", f"Memory cgroup out of memory: Killed process 4711 (solver) {SUFFIX}, "
      "shmem-rss:4kB, UID:1000 pgtables:37kB oom_score_adj:-23", "out_of_memory", "solver"),
     ("mlx5", "mlx5_core 0000:41:00.0 ib0: Link down", "link_down", "ib0"),
-    ("hfi1", "hfi1 0000:81:00.0: hfi1_0: 8051: Link down", "link_down", "hfi1_0")]
+    ("hfi1", "hfi1 0000:81:00.0: hfi1_0: 8051: Link down", "link_down", "hfi1_0"),
+    ("cxi", "cxi_ss1 0000:21:00.0: cxi0[hsn0] CXI_EVENT_LINK_DOWN", "link_down", "cxi0")]
 
 
 @pytest.mark.parametrize("line, kind, device", [one[1:] for one in LINES],
                          ids=[one[0] for one in LINES])
 def test_each_form_of_a_message(line, kind, device):
-    found = message(line)
+    found = parse_message(line)
     assert (kind, device) == (found.kind, found.device)
     assert line.encode().startswith(system_log.STARTS)
 
@@ -65,12 +66,12 @@ def test_each_form_of_a_message(line, kind, device):
 @pytest.mark.parametrize("line", [one[1] for one in LINES if one[2] != "backend_error"],
                          ids=[one[0] for one in LINES if one[2] != "backend_error"])
 def test_more_than_the_message_is_none(line):
-    assert message(f"x{line}") is None
-    assert message(f"{line} and more") is None or "timeout" in line or "PCI" in line
+    assert parse_message(f"x{line}") is None
+    assert parse_message(f"{line} and more") is None or "timeout" in line or "PCI" in line
 
 
 def test_a_kill_names_the_process_and_its_memory():
-    assert "killed solver, out of memory (61440 MiB)" == message(LINES[21][1]).text
+    assert "killed solver, out of memory (61440 MiB)" == parse_message(LINES[21][1]).text
 
 
 @pytest.mark.parametrize("line", [
@@ -79,25 +80,26 @@ def test_a_kill_names_the_process_and_its_memory():
     "EXT4-fs error (device sda1): ext4_lookup:1803: inode #2: comm ls: bad",
     "Out of memory: Kill process 4711 (solver) score 900 or sacrifice child",
     "nvme nvme0: 8/0/0 default/read/poll queues", "mlx5_core 0000:41:00.0 ib0: Link up",
+    "cxi_ss1 0000:21:00.0: cxi0[hsn0] CXI_EVENT_LINK_UP",
     "md/raid1:md0: not clean -- starting background reconstruction"])
 def test_other_lines_have_no_kind(line):
-    assert message(line) is None
+    assert parse_message(line) is None
 
 
 @given(st.text(min_size=1, max_size=15))
 def test_a_process_by_any_name_is_a_process(name):
     """A name of up to 15 characters makes no other kind, and nothing for a terminal to obey."""
-    found = message(f"Out of memory: Killed process 4711 ({name}) {SUFFIX}, shmem-rss:4kB, "
-                    f"UID:1000 pgtables:37kB oom_score_adj:0")
+    found = parse_message(f"Out of memory: Killed process 4711 ({name}) {SUFFIX}, shmem-rss:4kB, "
+                          f"UID:1000 pgtables:37kB oom_score_adj:0")
     if found is not None:                               # a name with an end of line
         assert "out_of_memory" == found.kind and found.text.isprintable()
     assert found is not None or "\n" in name
-    hung = message(f"INFO: task {name}:4711 blocked for more than 120 seconds.")
+    hung = parse_message(f"INFO: task {name}:4711 blocked for more than 120 seconds.")
     assert hung is None or "hung_task" == hung.kind
 
 
 @given(st.text(max_size=200))
 def test_whatever_follows_a_beginning_no_line_is_an_error(text):
     for start in system_log.STARTS:
-        found = message(start.decode() + text)
+        found = parse_message(start.decode() + text)
         assert found is None or (found.kind in system_log.KINDS and found.text.isprintable())

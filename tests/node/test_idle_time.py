@@ -43,10 +43,10 @@ class Node:
         self.config = site_config.load(environ={})
         for key, value in (("node.hook_dir", str(self.hooks)), ("node.reader", ""),
                            ("node.public_dir", ""), ("events.sources", "")):
-            if key in self.config:
-                self.config.take(key, value, "test")
-        monkeypatch.setattr(identity, "boot_id", lambda root="/": self.boot_id)
-        monkeypatch.setattr(identity, "seconds_since_boot", lambda: self.now_s)
+            if key in self.config.options:
+                self.config.set_value(key, value, "test")
+        monkeypatch.setattr(identity, "read_boot_id", lambda root="/": self.boot_id)
+        monkeypatch.setattr(identity, "read_seconds_since_boot", lambda: self.now_s)
         monkeypatch.setattr(identity.time, "clock_gettime_ns", lambda clock: int(self.now_s * 1e9))
         self.write()
 
@@ -66,12 +66,12 @@ class Node:
         self.does(seconds, stats=2300, reads=23, read_bytes=37_000)
 
     def prolog(self, job):
-        prolog_epilog.prolog(self.config, str(self.root), "nid00001", job, {}, self.said.append)
+        prolog_epilog.run_prolog(self.config, str(self.root), "nid00001", job, {}, self.said.append)
 
     def epilog(self, job):
         """The report's `idle`; None where it has none."""
-        prolog_epilog.epilog(self.config, str(self.root), "nid00001", job,
-                             {"scheduler": self.scheduler}, self.said.append)
+        prolog_epilog.run_epilog(self.config, str(self.root), "nid00001", job,
+                                 {"scheduler": self.scheduler}, self.said.append)
         [path] = self.hooks.glob(f"{job}%20*.delta")
         report = json.loads(path.read_text())
         path.unlink()
@@ -367,7 +367,7 @@ def test_has_users_of_a_node_without_cgroups(tmp_path):
 def test_files_of_other_sources_are_no_counters(node):
     """A snapshot with nothing of llite is not kept."""
     end = snapshots.Snapshot("4711", "nid00001", "1", "b", 1, 1, (File("osc", "x", "x", 0, ""),))
-    idle_time.keep_quiet(str(node.hooks), "nid00001", end, str(node.root))
+    idle_time.store_idle_start(str(node.hooks), "nid00001", end, str(node.root))
     assert [] == node.files()
 
 
@@ -400,9 +400,12 @@ class Killed(BaseException):
 
 
 # Where a prolog or an epilog may be killed: before or after each of these.
-POINTS = {"prolog": [(idle_time, "take"), (prolog_epilog.Work, "start"), (idle_time, "is_over")],
-          "epilog": [(idle_time, "is_over"), (prolog_epilog.Work, "end"), (idle_time, "measured"),
-                     (idle_time, "keep_quiet"), (idle_time, "forget")]}
+WORK = prolog_epilog.Work
+POINTS = {"prolog": [(idle_time, idle_time.claim), (WORK, WORK.start),
+                     (idle_time, idle_time.is_over)],
+          "epilog": [(idle_time, idle_time.is_over), (WORK, WORK.end),
+                     (idle_time, idle_time.report_idle_io),
+                     (idle_time, idle_time.store_idle_start), (idle_time, idle_time.delete)]}
 KILLS = st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 4), st.booleans()))
 STEPS = st.lists(st.tuples(st.sampled_from(["begins", "ends", "goes unseen", "idle", "idle"]),
                            st.integers(0, 3), KILLS, st.sampled_from([7, 61, 600, 20_000])),
@@ -411,16 +414,17 @@ STEPS = st.lists(st.tuples(st.sampled_from(["begins", "ends", "goes unseen", "id
 
 def killed(place, after):
     """A patch of one of POINTS."""
-    module, name = place
-    real = getattr(module, name)
+    owner, real = place
 
     def dies(*args, **options):
         if after:
             real(*args, **options)
         raise Killed
-    return module, name, dies
+    return owner, real.__name__, dies
 
 
+EACH_POINT = [[("begins", 0, None, 61), ("ends", 0, (point, after), 61), ("begins", 0, None, 61),
+               ("ends", 0, None, 61)] for point in range(5) for after in (False, True)]
 UNSEEN = [("begins", 0, None, 7), ("ends", 0, None, 600), ("begins", 0, (0, False), 600),
           ("ends", 0, None, 600), ("begins", 0, None, 7), ("ends", 0, None, 7)]
 
@@ -428,6 +432,7 @@ UNSEEN = [("begins", 0, None, 7), ("ends", 0, None, 600), ("begins", 0, (0, Fals
 @settings(max_examples=examples(60))
 @given(STEPS)
 @example(UNSEEN)
+@example([step for steps in EACH_POINT for step in steps])
 def test_nothing_that_a_job_did_is_ever_taken_for_the_nodes_own(tmp_path_factory, steps):
     """
     Jobs overlap, hooks are killed or never come.  Jobs stat as long as they are there, and the node
@@ -435,7 +440,7 @@ def test_nothing_that_a_job_did_is_ever_taken_for_the_nodes_own(tmp_path_factory
     """
     with pytest.MonkeyPatch.context() as patches:
         node = Node(tmp_path_factory.mktemp("node"), patches)
-        node.config.take("node.hook_timeout", "60", "test")
+        node.config.set_value("node.hook_timeout", "60", "test")
         running, number, told, unseen = [], 4710, [], set()
 
         def hook(role, job, kill):
@@ -444,8 +449,8 @@ def test_nothing_that_a_job_did_is_ever_taken_for_the_nodes_own(tmp_path_factory
                     points = POINTS[role]
                     one.setattr(*killed(points[kill[0] % len(points)], kill[1]))
                 try:
-                    getattr(prolog_epilog, role)(node.config, str(node.root), "nid00001", job, {},
-                                                 node.said.append)
+                    getattr(prolog_epilog, f"run_{role}")(
+                        node.config, str(node.root), "nid00001", job, {}, node.said.append)
                 except Killed:
                     pass
             for path in node.hooks.glob("*.delta"):

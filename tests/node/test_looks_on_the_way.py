@@ -18,14 +18,18 @@ WAITS = """\
 import sys
 sys.path.insert(0, sys.argv[1])
 from iostats.node import wait_for_end
-wait_for_end._FIRST_LOOK_S = 0.05
+wait_for_end._FIRST_CHECK_S = 0.05
 looks = []
-def look():
+def scan():
     looks.append(1)
     print(len(looks), flush=True)
     {then}
 wait_for_end.listen()
-why = wait_for_end.until_end(0.2, look=wait_for_end.without_failing(lambda: look))
+why = ""
+try:
+    wait_for_end.wait_for_end(0.2, check=wait_for_end.guard_failure(lambda: scan))
+except wait_for_end.EndNotSeen as reason:
+    why = str(reason)
 print(repr(why), flush=True)
 """
 
@@ -35,10 +39,10 @@ def test_watch_looks_as_often_as_it_is_told_to(tmp_path, monkeypatch):
     day = Day(tmp_path, monkeypatch, until_s=200.0)
     began, looked = day.now_s, []
 
-    def look():
+    def scan():
         looked.append(day.now_s - began)
         return 15.0 if len(looked) < 3 else 60.0
-    rates.run(day.kept, "seq", day.take, LLITE_ONLY, 600, lambda: day.now_s, day.sleep, look)
+    rates.run(day.kept, "seq", day.take, LLITE_ONLY, 600, lambda: day.now_s, day.sleep, scan)
     assert [0, 15, 30, 90, 150] == looked
 
 
@@ -46,15 +50,15 @@ def test_a_clock_that_is_set_back_delays_no_look(tmp_path, monkeypatch):
     day = Day(tmp_path, monkeypatch, until_s=-1000.0)
     began, looked = day.now_s, []
 
-    def look():
+    def scan():
         looked.append(day.now_s - began)
         if len(looked) == 2:
             day.now_s -= 3600
         if len(looked) == 4:
-            day.kept.forget_start()
+            day.kept.delete_start()
         return 15.0
     day.until_s = day.now_s + 10_000
-    rates.run(day.kept, "seq", day.take, LLITE_ONLY, 600, lambda: day.now_s, day.sleep, look)
+    rates.run(day.kept, "seq", day.take, LLITE_ONLY, 600, lambda: day.now_s, day.sleep, scan)
     # It is noticed a second later.
     assert [0, 15, 15 - 3600 + 1 + 15, 15 - 3600 + 1 + 30] == looked
 

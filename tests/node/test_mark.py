@@ -289,19 +289,19 @@ def test_a_stop_that_died_between_two_steps_sends_once(desk, left):
 def test_a_stop_that_dies_while_it_removes_leaves_the_start_to_the_last(tmp_path, monkeypatch):
     """Marks and rates without their start would wait for a `stop` that has nothing to send."""
     kept = start_files.open_start_files(str(tmp_path), "4711", "nid00023")
-    kept.keep_start(b"the start", False)
-    kept.keep_mark(b"the mark")
-    kept.keep_watch(b"the rates")
-    left, forget = [2], private_files.forget
+    kept.store_start(b"the start", False)
+    kept.store_mark(b"the mark")
+    kept.store_watch(b"the rates")
+    left, remove = [2], private_files.remove_if_present
 
-    def forget_two(path):
+    def remove_two(path):
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
-        forget(path)
-    monkeypatch.setattr(start_files, "forget", forget_two)
+        remove(path)
+    monkeypatch.setattr(start_files, "remove_if_present", remove_two)
     with pytest.raises(KeyboardInterrupt):
-        kept.forget_start()
+        kept.delete_start()
     assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
 
 

@@ -24,7 +24,7 @@ from iostats.node import mpi_reduce
 from iostats.totals.job_totals import Totals
 from iostats.wire import client
 from iostats.wire.messages.report import NodeReport
-from iostats.wire.messages.totals import FileSystemState, TotalsParams, TotalsState, totals_of
+from iostats.wire.messages.totals import FileSystemState, TotalsParams, TotalsState, read_totals
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
@@ -341,9 +341,9 @@ def test_a_report_by_way_of_a_rank_is_the_report(job):
                                        type=NodeReport)
             sent.ended -= sent.clock_ahead_s
             by_itself.add(sent)
-            on_rank.add(mpi_reduce.report_of(params, ahead_s))
-        state = mpi_reduce.merged_states(None, json.loads(json.dumps(on_rank.state())))
-        by_rank.merge(totals_of(
+            on_rank.add(mpi_reduce.convert_report(params, ahead_s))
+        state = mpi_reduce.merge_states(None, json.loads(json.dumps(on_rank.state())))
+        by_rank.merge(read_totals(
             msgspec.json.decode(json.dumps(message(state, node="nid00000")), type=TotalsParams),
             "nid00000", "4711", set(), str))
     assert json.dumps(by_itself.record()) == json.dumps(by_rank.record())
@@ -392,8 +392,8 @@ def test_the_server_takes_each_message_once_and_no_node_twice(desk):
 
 
 def test_the_protocols_page_names_every_member():
-    """docs/wire.md, `totals`."""
-    page = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8").partition("**totals**")[2]
+    """docs/reference/wire.md, `totals`."""
+    page = (ROOT / "docs/reference/wire.md").read_text(encoding="utf-8").partition("**totals**")[2]
     whole, _, one = page.partition("**status**")[0].partition("| of a file system |")
     for text, kind in (whole, TotalsState), (one, FileSystemState):
         named = re.findall(r"(?m)^\| ([a-z_, ]+) \|", text)
@@ -442,7 +442,7 @@ def test_a_state_that_is_none_is_refused_at_the_door(path, value):
     """Before anything of it is added."""
     state = json.loads(json.dumps(state_of("nid00001", "nid00002")))
     good = json.dumps(message(state))
-    totals_of(msgspec.json.decode(good, type=TotalsParams), "nid00001", "4711", set(), str)
+    read_totals(msgspec.json.decode(good, type=TotalsParams), "nid00001", "4711", set(), str)
     with pytest.raises((msgspec.ValidationError, ValueError)):
         msgspec.json.decode(json.dumps(message(altered(state, path, value))), type=TotalsParams)
 
@@ -453,4 +453,4 @@ def test_too_many_metrics_are_refused():
     state["file_systems"]["scratch"]["sums"][0][2] = {f"m{number}": 1 for number in range(10_001)}
     params = msgspec.json.decode(json.dumps(message(state)), type=TotalsParams)
     with pytest.raises(Exception, match="at most 10000 different metrics"):
-        totals_of(params, "nid00001", "4711", set(), str)
+        read_totals(params, "nid00001", "4711", set(), str)

@@ -14,9 +14,9 @@ from processes import AFTER, BEFORE, Desk, put, write_tree
 
 A_SOURCE = '''\
 """
-What NFS mounts have moved, by /proc/self/mountstats, a line of bytes for each mount.
+What BeeGFS mounts have moved, by a file of the test, a line of bytes for each mount.
 
-Source: nfs_show_stats(), fs/nfs/super.c.
+Source: none, it is made up.
 """
 
 import os
@@ -25,15 +25,15 @@ from iostats.base.private_files import read_text
 from iostats.lustre.paths import File
 from iostats.lustre.stats import Counter, Reading
 
-NAME = "nfs"
-LAYER, TITLE, LETTER = "", "NFS mount", "n"
+NAME = "beegfs"
+LAYER, TITLE, LETTER = "", "BeeGFS mount", "b"
 READ_AT = ("start", "mark", "watch", "stop")
 CALLS_SUFFIX = "_calls"
 IN_PARTS = True
 
 
 def read(root, config):
-    path = "proc/self/mountstats"
+    path = "proc/beegfs_bytes"
     found = []
     try:
         text = read_text(os.path.join(root, path))
@@ -55,22 +55,22 @@ def parse(text, origin=NAME):
 def split(name):
     return name, "", name
 '''
-HOME = "nfs1:/home"
+HOME = "beegfs"
 
 
 @pytest.fixture
 def desk(tmp_path):
     """A desk whose client and server are the copy's."""
-    copy = copy_with(tmp_path / "copy", "node/sources/nfs.py", A_SOURCE)
+    copy = copy_with(tmp_path / "copy", "node/sources/beegfs.py", A_SOURCE)
     with Desk(tmp_path) as one:
         one.copy = copy
         yield one
 
 
 def node(desk, read, written, **counters):
-    """The node, with one NFS mount that has moved so much."""
+    """The node, with one BeeGFS mount that has moved so much."""
     root = write_tree(desk.directory / "node", **counters)
-    put(root, "proc/self/mountstats", f"{HOME} bytes: {read} {written}\n")
+    put(root, "proc/beegfs_bytes", f"{HOME} bytes: {read} {written}\n")
     return root
 
 
@@ -103,7 +103,7 @@ def test_show_has_its_rows(desk):
     rows = {tuple(line.split()) for line in done.out.splitlines()}
     assert 0 == done.status, done
     assert f"{HOME}: since the counters began on nid00023" in done.out
-    assert ("server_read_bytes", "(NFS", "mount)", "2.2", "KiB") in rows
+    assert ("server_read_bytes", "(BeeGFS", "mount)", "2.2", "KiB") in rows
     found = client(desk, "show", "--json").record
     assert {HOME, "scratch"} == {fs["name"] for fs in found["file_systems"]}
 
@@ -112,12 +112,12 @@ def test_start_and_stop_report_what_it_gained(desk):
     """In the record beside Lustre's, and in a table under its title."""
     done, record = whole_job(desk)
     by_name = {fs["name"]: fs for fs in record["file_systems"]}
-    assert {"nfs": {"totals": {"server_read_bytes": 4_100, "server_write_bytes": 5_300},
+    assert {"beegfs": {"totals": {"server_read_bytes": 4_100, "server_write_bytes": 5_300},
                     "lower_bound": False}} == by_name[HOME]["sources"]
     assert 41_003 == by_name["scratch"]["application"]["read_bytes"]
     rows = [[cell.strip() for cell in line.strip("|").split("|")]
             for line in done.out.splitlines()]
-    assert [HOME, "NFS mount", "server_read_bytes", "4.0 KiB"] in rows, done.out
+    assert [HOME, "BeeGFS mount", "server: bytes read", "4.0 KiB"] in rows, done.out
     assert HOME in {fs["name"] for phase in record["phases"] for fs in phase["file_systems"]}
 
 
@@ -125,12 +125,12 @@ def test_csv_has_it_too(desk):
     """The source's name is the layer."""
     done, _ = whole_job(desk, "--format", "csv")
     rows = [tuple(row[1:5]) for row in csv.reader(io.StringIO(done.out))]
-    assert (HOME, "nfs", "server_write_bytes", "5300") in rows, rows
+    assert (HOME, "beegfs", "server_write_bytes", "5300") in rows, rows
 
 
 def test_the_doctor_has_a_line_for_it(desk):
     """Under its title."""
     node(desk, 2_300, 3_700, **BEFORE)
     done = client(desk, "doctor")
-    [line] = [line for line in done.out.splitlines() if "NFS mount: " in line]
-    assert line.startswith("ok       NFS mount: 1 in /proc/self/mountstats; for everybody"), done
+    [line] = [line for line in done.out.splitlines() if "BeeGFS mount: " in line]
+    assert line.startswith("ok       BeeGFS mount: 1 in /proc/beegfs_bytes; for everybody"), done

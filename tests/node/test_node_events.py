@@ -53,8 +53,9 @@ class Node:
         write_tree(self.root, **BEFORE)
         self.set(*FULL)
         self.config = site.load("/dev/null", environ={})
-        self.config["node.state_dir"] = str(directory / "state")
-        self.config.update({name.replace("__", "."): value for name, value in options.items()})
+        self.config.node.state_dir = str(directory / "state")
+        self.config.replace_values({
+            name.replace("__", "."): value for name, value in options.items()})
         self.said = []
 
     def set(self, *entries, name=OSC, **counts):
@@ -168,12 +169,12 @@ def test_the_amounts_know_the_same_evictions(node):
     once = [(soon, "DISCONN"), (soon, "CONNECTING"), (soon, "EVICTED"), (soon, "RECOVER"),
             (soon, "FULL")]
     node.set(*FULL, *once, generation=2, attempts=2)
-    node.work().looks(keep=True)()
+    node.work().start_event_scans(keep=True)()
     assert [None] == evictions(node.end())
     node.set(*FULL)
     node.start()
     node.set(*FULL, *once)
-    node.work().looks(keep=True)()
+    node.work().start_event_scans(keep=True)()
     node.set(*down(soon + 60, 8))
     assert [1] == evictions(node.end())
 
@@ -184,7 +185,7 @@ def test_a_start_of_a_release_that_kept_no_states_tells_what_is_after_it_by_the_
     node.start()
     work = node.work()
     start = snapshots.decode(work.kept.load_start(), "start")
-    work.kept.keep_start(snapshots.encode(start._replace(files=tuple(
+    work.kept.store_start(snapshots.encode(start._replace(files=tuple(
         one for one in start.files if one.source not in (import_files.STATE,
                                                          import_files.IMPORT)))), True)
     later = int(node.began) + 7
@@ -197,7 +198,7 @@ def test_a_start_of_another_boot_is_compared_with_nothing(node):
     node.start()
     work = node.work()
     start = snapshots.decode(work.kept.load_start(), "start")
-    work.kept.keep_start(snapshots.encode(start._replace(boot_id="an earlier boot")), True)
+    work.kept.store_start(snapshots.encode(start._replace(boot_id="an earlier boot")), True)
     node.set(*FULL, *LOST)
     assert sorted(ALL_THREE) == sorted(short(node.end()))
 
@@ -215,7 +216,7 @@ def test_looks_on_the_way_see_what_leaves_the_history(node):
     for looks in range(3):
         history = [*FULL, *LOST, (1100, "DISCONN"), *down(1100, 5 * looks)][-16:]
         node.set(*history)
-        assert node_events.LOOK_AGAIN_S == node.work().looks(keep=True)()
+        assert node_events.SCAN_AGAIN_S == node.work().start_event_scans(keep=True)()
     node.set(*down(1400, 8))
     report = node.end()
     assert [*ALL_THREE, ("connection_lost", "scratch-OST0003", 1100.0, None)] == short(report)
@@ -229,29 +230,29 @@ def test_without_looks_an_outage_is_known_and_not_since_when(node):
     report = node.end()
     assert [("connection_lost", "scratch-OST0003", 1400.0, None)] == short(report)
     assert report.events_unseen == (
-        "the kernel keeps 16 states of a connection, and some were gone; the kernel's log "
+        "the kernel stores 16 states of a connection, and some were overwritten; the kernel's log "
         "(/dev/kmsg): No such file or directory")
 
 
 def test_a_quiet_node_is_looked_at_rarely(node):
     node.start()
-    assert node_events.LOOK_EVERY_S == node.work().looks()()
+    assert node_events.SCAN_EVERY_S == node.work().start_event_scans()()
     node.set(*FULL, flags="invalid, deactive, ")
-    assert node_events.LOOK_EVERY_S == node.work().looks()()
+    assert node_events.SCAN_EVERY_S == node.work().start_event_scans()()
     node.set(*FULL, (1023, "CONNECTING"), (1023, "IDLE"))
-    assert node_events.LOOK_EVERY_S == node.work().looks()()
+    assert node_events.SCAN_EVERY_S == node.work().start_event_scans()()
 
 
 @pytest.mark.parametrize("damage", [
     b"", b"{", b"[]", b'{"seq": 23}', b"\xff\0", b'{"seq": "SEQ", "events": [{}]}',
     b'{"seq": "SEQ", "events": [], "state": {"a": 7}, "dropped": "x", "gone": []}',
     b'{"seq": "SEQ", "events": [], "state": {"' + OST3.encode() + b'": [1, 2, 3]}, "dropped": 0, '
-    b'"gone": {}, "at": 0, "joined": {"told": [], "same": [], "logged": []}}'])
+    b'"gone": {}, "at": 0, "joined": {"reported": [], "same": [], "logged": []}}'])
 def test_a_damaged_file_of_looks_costs_its_looks_alone(node, damage):
     node.start()
     kept = node.work().kept
     seq = snapshots.decode(kept.load_start(), "start").seq
-    kept.keep_events(damage.replace(b"SEQ", seq.encode()))
+    kept.store_events(damage.replace(b"SEQ", seq.encode()))
     node.set(*FULL, *LOST)
     assert sorted(ALL_THREE) == sorted(short(node.end()))
 
@@ -274,7 +275,7 @@ def entries_at(when):
 
 
 def test_log_and_history_tell_of_one_thing_once(node):
-    up = identity.seconds_since_boot()
+    up = identity.read_seconds_since_boot()
     node.log((1.0, "Lustre: Build Version: 2.15.8"))
     node.start()
     node.log((1.0, "Lustre: Build Version: 2.15.8"), *kernel_lines(up + 1))
@@ -290,7 +291,7 @@ def test_log_and_history_tell_of_one_thing_once(node):
 
 def test_a_file_that_lost_data_is_told_by_its_fid_alone(node):
     """On a node that jobs share it may be another's."""
-    up = identity.seconds_since_boot()
+    up = identity.read_seconds_since_boot()
     node.start()
     node.log((up + 1, "scratch: dirty page discard: 10.9.0.3@o2ib:/scratch/fid: "
                       "[0x200000007:0x1:0x0]//home/bob/a may get corrupted/b may get corrupted "
@@ -301,35 +302,35 @@ def test_a_file_that_lost_data_is_told_by_its_fid_alone(node):
 
 
 def test_lines_from_before_the_start_are_none_of_the_job(node):
-    up = identity.seconds_since_boot()
+    up = identity.read_seconds_since_boot()
     node.log(*kernel_lines(max(0.0, up - 600)))
     node.start()
     assert [] == node.end().events
 
 
 def test_the_log_tells_of_an_activation_that_was_not_seen(node):
-    up, now = identity.seconds_since_boot(), time.time()
+    up, now = identity.read_seconds_since_boot(), time.time()
     node.start()
     node.log((up + 1, "setting import scratch-OST0003_UUID INACTIVE by administrator request"),
              *kernel_lines(up + 3))
     node.set(*FULL, *entries_at(now + 3))
     work = node.work()
-    begun = work.begun("a look")
-    found = node_events.since(work.kept, begun, str(node.root), node.config)
-    found.take(import_files.read(str(node.root)), begun.boot_id, now + 10)
-    assert [] == found.of_report()["events"]
+    begun = work.load_start("a look")
+    found = node_events.collect_node_events(work.kept, begun, str(node.root), node.config)
+    found.add_reading(import_files.read(str(node.root)), begun.boot_id, now + 10)
+    assert [] == found.report_members()["events"]
 
 
 def test_a_log_that_may_not_be_read_is_said_where_states_may_not_either(node, monkeypatch):
     """As on 2.17 for an ordinary user: one sentence, the same on all nodes."""
     node.start()
-    real = import_files._text
+    real = import_files._read_text
 
     def refused(path):
         if path.endswith(("/state", "/import")):
             raise PermissionError(13, "Permission denied")
         return real(path)
-    monkeypatch.setattr(import_files, "_text", refused)
+    monkeypatch.setattr(import_files, "_read_text", refused)
     report = node.end()
     assert report.events is None
     assert ("the connections with targets may not be seen: permission denied; the kernel's log "
@@ -341,15 +342,15 @@ def test_a_target_without_an_import_now_is_no_refusal(node, monkeypatch):
     for path in [*node.root.glob("proc/fs/lustre/osc/*"), *node.root.glob("proc/fs/lustre/mdc/*")]:
         node.set(*FULL, name=str(path.relative_to(node.root)))
     node.start()
-    real = import_files._text
+    real = import_files._read_text
 
     def away(path):
         if path.endswith(f"{OST3}/state"):
             raise OSError(errno.ENODEV, "No such device")
         return real(path)
-    listed = paths.directories
-    monkeypatch.setattr(import_files, "_text", away)
-    monkeypatch.setattr(import_files, "directories", lambda root, kind: [
+    listed = paths.list_directories
+    monkeypatch.setattr(import_files, "_read_text", away)
+    monkeypatch.setattr(import_files, "list_directories", lambda root, kind: [
         ("sys/kernel/debug/lustre/osc", (), errno.EACCES),
         *(one for one in listed(root, kind) if one[0].startswith("proc"))])
     report = node.end()
@@ -360,7 +361,7 @@ def test_a_site_can_leave_the_log_alone(tmp_path):
     node = Node(tmp_path, events__kernel_log="no")
     node.log(*kernel_lines(1.0))
     node.start()
-    node.log(*kernel_lines(identity.seconds_since_boot() + 1))
+    node.log(*kernel_lines(identity.read_seconds_since_boot() + 1))
     assert [] == node.end().events
 
 
@@ -376,7 +377,7 @@ def test_an_odd_file_is_said_and_is_no_event(node, text):
     report = node.end()
     assert [] == report.events
     assert all(line.isprintable() and len(line) < 400 for line in node.said)
-    assert ("of its form" in report.events_unseen) == bool(node.said) == bool(text)
+    assert ("unexpected format" in report.events_unseen) == bool(node.said) == bool(text)
 
 
 def test_a_hostile_name_is_no_target(node):
@@ -428,12 +429,12 @@ def seen_between(tmp_path, before, after, release="2.17.57"):
     node.root = Path(files_of(release, after))
     ended = Path(files_of(release, after), "TIME").read_text()
     work = node.work()
-    begun = work.begun("a look")
-    found = node_events.since(work.kept, begun, str(node.root), node.config)
-    found.take(import_files.read(str(node.root)), begun.boot_id,
-               float(re.search(r"end ([\d.]+)", ended)[1]))
+    begun = work.load_start("a look")
+    found = node_events.collect_node_events(work.kept, begun, str(node.root), node.config)
+    found.add_reading(import_files.read(str(node.root)), begun.boot_id,
+                      float(re.search(r"end ([\d.]+)", ended)[1]))
     return [(one["kind"], one["target"].partition("-")[2], one["time"] % 100_000, one["over"]
-             and one["over"] % 100_000) for one in found.of_report()["events"]], found
+             and one["over"] % 100_000) for one in found.report_members()["events"]], found
 
 
 def test_the_evictions_of_2_17(tmp_path):
@@ -491,5 +492,38 @@ def test_a_client_that_works_while_another_is_killed_has_no_events(tmp_path, mom
 
 def test_an_event_by_its_states_is_one_of_ours():
     """What look() gives can be sent."""
-    made = event.made("boot", "nid1", ("imports", "x"), "evicted", 23.0, target="scratch-OST0003")
+    made = event.make_event("boot", "nid1", ("imports", "x"), "evicted", 23.0,
+                            target="scratch-OST0003")
     assert made == event.from_json(event.as_json(made))
+
+
+def lnet(node, sent, dropped):
+    put(node.root, "sys/kernel/debug/lnet/stats",
+        f"0 23 0 {sent} 0 0 {dropped} {4096 * sent} 0 0 0\n")
+
+
+def test_messages_that_lnet_dropped_during_the_job_are_in_its_report(node):
+    lnet(node, 1000, 500)
+    node.start()
+    lnet(node, 1977, 523)
+    [found] = node.end().events
+    assert ("lnet_drops", 23, "LNet dropped 23 of 1,000 messages (2.3 %)", "nid00023") == (
+        found.kind, found.count, found.message, found.node)
+    assert abs(found.time - node.began) < 60 and found.over >= found.time
+
+
+@pytest.mark.parametrize("sent, dropped", [(1991, 509), (23, 7), (1000, 500)],
+                         ids=["few", "LNet was started again", "none"])
+def test_few_drops_and_a_reset_are_no_event(node, sent, dropped):
+    lnet(node, 1000, 500)
+    node.start()
+    lnet(node, sent, dropped)
+    assert [] == node.end().events
+
+
+def test_lnet_of_another_form_is_one_line_and_no_event(node):
+    lnet(node, 1000, 500)
+    node.start()
+    put(node.root, "sys/kernel/debug/lnet/stats", "a word\n")
+    assert [] == node.end().events
+    assert ["LNet: stats: expected 11 numbers, got 'a word'"] == node.said

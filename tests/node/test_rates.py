@@ -17,9 +17,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from nfs_kernel import NfsClient
 from processes import AFTER, BEFORE, LLITE, UUID, Desk, put, stats, until, write_tree
 from test_simlustre import mount  # noqa: F401  (a fixture)
 
+from iostats.base.config import Config
 from iostats.base.errors import StateError
 from iostats.lustre.paths import File
 from iostats.node import rates, sources, start_files
@@ -50,7 +52,7 @@ class Day:
     def __init__(self, directory, monkeypatch, until_s=600.0, late_s=(0.0,), texts=None):
         monkeypatch.setattr(signal, "signal", lambda *_: None)      # those of pytest stay
         self.kept = start_files.open_start_files(str(directory), "4711", "nid00023")
-        self.kept.keep_start(b"the start", False)
+        self.kept.store_start(b"the start", False)
         self.now_s, self.until_s, self.late_s = 1_795_225_000.0, 1_795_225_000.0 + until_s, late_s
         self.looks, self.sleeps, self.seen, self.texts = 0, 0, b"", texts
 
@@ -69,7 +71,7 @@ class Day:
         self.sleeps += 1
         if self.now_s >= self.until_s:
             self.seen = self.kept.load(self.kept.watch_path)
-            self.kept.forget_start()
+            self.kept.delete_start()
 
     @property
     def series(self):
@@ -146,14 +148,14 @@ def test_a_clock_that_is_set_back_does_not_stop_the_looks(tmp_path, monkeypatch)
 def test_a_full_disk_loses_no_amount(tmp_path, monkeypatch):
     """The file of the next look that fits has them all."""
     day = Day(tmp_path, monkeypatch, until_s=301.5)
-    written, keep = [], day.kept.keep_watch
+    written, keep = [], day.kept.store_watch
 
     def full_at_times(data):
         written.append(data)
         if len(written) < 4:
             raise StateError("no space left")
         keep(data)
-    monkeypatch.setattr(day.kept, "keep_watch", full_at_times)
+    monkeypatch.setattr(day.kept, "store_watch", full_at_times)
     day.run()
     assert [23] * 5 == day.series["operations"]
 
@@ -161,7 +163,7 @@ def test_a_full_disk_loses_no_amount(tmp_path, monkeypatch):
 def test_it_ends_when_its_file_is_gone_too(tmp_path, monkeypatch):
     """Root's start stays after a user's `stop`, who can't remove it."""
     day = Day(tmp_path, monkeypatch, until_s=150.0)
-    monkeypatch.setattr(day.kept, "forget_start", lambda: os.unlink(day.kept.watch_path))
+    monkeypatch.setattr(day.kept, "delete_start", lambda: os.unlink(day.kept.watch_path))
     day.run()
     assert day.now_s - day.until_s <= 2
     assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
@@ -170,8 +172,8 @@ def test_it_ends_when_its_file_is_gone_too(tmp_path, monkeypatch):
 def test_it_ends_when_another_start_is_in_the_place_of_its_own(tmp_path, monkeypatch):
     """Also where its file is still there; that start, and what is kept of it, stay."""
     day = Day(tmp_path, monkeypatch, until_s=150.0)
-    monkeypatch.setattr(day.kept, "forget_start",
-                        lambda: day.kept.keep_start(b"another start", True))
+    monkeypatch.setattr(day.kept, "delete_start",
+                        lambda: day.kept.store_start(b"another start", True))
     day.run()
     assert day.now_s - day.until_s <= 2
     assert b"another start" == day.kept.load_start()
@@ -183,7 +185,7 @@ def test_a_signal_ends_it_after_one_more_look(tmp_path, monkeypatch, number):
     """Looks at 0, 60, 120 and, the signal being there at 150, within 2 s after it."""
     day, handlers = Day(tmp_path, monkeypatch, until_s=150.0), {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
-    monkeypatch.setattr(day.kept, "forget_start", lambda: handlers[number](number, None))
+    monkeypatch.setattr(day.kept, "delete_start", lambda: handlers[number](number, None))
     day.run()
     assert (4, True) == (day.looks, day.now_s - day.until_s <= 2)
     found = json.loads(day.kept.load(day.kept.watch_path))["file_systems"]["scratch"]
@@ -194,13 +196,13 @@ def test_a_signal_in_the_midst_of_a_look_is_followed_by_one_more(tmp_path, monke
     """At 120, when the counters are read and not yet written: what comes then is not lost."""
     day, handlers = Day(tmp_path, monkeypatch), {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
-    keep = day.kept.keep_watch
+    keep = day.kept.store_watch
 
-    def keep_watch(data):
+    def store_watch(data):
         keep(data)
         if day.looks == 3:
             handlers[signal.SIGTERM](signal.SIGTERM, None)
-    monkeypatch.setattr(day.kept, "keep_watch", keep_watch)
+    monkeypatch.setattr(day.kept, "store_watch", store_watch)
     day.run()
     assert (4, True) == (day.looks, day.now_s - 1_795_225_120.0 <= 2)
 
@@ -229,12 +231,12 @@ def test_the_last_bin_has_what_was_done_after_the_last_look():
     """41,003 bytes of which the looks saw 28,000; 64 operations of which they saw 60."""
     assert {"scratch": {"began": 1_795_225_000.0, "every_s": 60.0,
                         "read_bytes": [23_000, 5_000, 13_003], "write_bytes": [0, 50_000, 3_000],
-                        "operations": [23, 37, 4]}} == rates.with_tail(seen(), REPORT)
+                        "operations": [23, 37, 4]}} == rates.add_remaining_gains(seen(), REPORT)
 
 
 def test_more_than_the_report_has_is_no_negative_amount():
     """After a clear the looks know more than the first and the last reading."""
-    found = rates.with_tail(seen(read_bytes=[90_000, 5_000]), REPORT)
+    found = rates.add_remaining_gains(seen(read_bytes=[90_000, 5_000]), REPORT)
     assert [90_000, 5_000, 0] == found["scratch"]["read_bytes"]
 
 
@@ -255,7 +257,7 @@ DAMAGES = {
 @pytest.mark.parametrize("data", list(DAMAGES.values()), ids=list(DAMAGES))
 def test_a_damaged_watch_file_is_none(data):
     """A server that refused the series would refuse the report with it."""
-    assert {} == rates.with_tail(data, REPORT)
+    assert {} == rates.add_remaining_gains(data, REPORT)
 
 
 @pytest.mark.parametrize("data", [seen(), seen(name="gone"), seen(began=0.0),
@@ -263,7 +265,7 @@ def test_a_damaged_watch_file_is_none(data):
                          ids=["sound", "unmounted since", "1970", "far off", "whole seconds"])
 def test_what_is_sent_is_what_a_server_takes(data):
     """And its sums are the report's, where the file system is in it."""
-    [one] = rates.with_tail(data, REPORT).values()
+    [one] = rates.add_remaining_gains(data, REPORT).values()
     taken = msgspec.convert(one, ReportedSeries)
     assert sum(taken.operations) in (60, 64)
 
@@ -310,7 +312,7 @@ class Watched:
         found = json.loads(self.file.read_bytes())["file_systems"].get("scratch")
         return sum(found["operations"]) if found else 0
 
-    def look(self):
+    def scan(self):
         """Wait for one more look."""
         before = self.bins()
         until(lambda: self.bins() > before, what="a look")
@@ -335,7 +337,7 @@ def test_it_ends_with_the_job_and_its_sums_are_the_jobs(desk):
     running = desk.server("--nodes", "1", "--format", "json")
     one = Watched(desk)
     assert 0o600 == stat.S_IMODE(one.file.stat().st_mode)
-    one.look()
+    one.scan()
     write_tree(one.root, **{**BEFORE, "opens": 30})
     until(lambda: one.operations() == 19, what="the look at the first opens")
     write_tree(one.root, **AFTER)
@@ -361,7 +363,7 @@ def test_a_signal_ends_it_and_what_it_saw_is_kept(desk, number):
     """As the batch system ends it; it looks once more, and a `stop` still sends it all."""
     running = desk.server("--nodes", "1", "--format", "json")
     one = Watched(desk)
-    one.look()
+    one.scan()
     write_tree(one.root, **{**BEFORE, "opens": 30})
     one.process.send_signal(number)
     done = one.ends()
@@ -380,9 +382,9 @@ def test_the_next_part_of_a_job_has_nothing_of_the_part_before(desk):
     """stop, and start at once: the old `watch` ends, and neither counts on nor takes the start."""
     running = desk.server("--nodes", "2", "--format", "json")
     one = Watched(desk)
-    one.look()
+    one.scan()
     write_tree(one.root, **AFTER)
-    one.look()
+    one.scan()
     assert 0 == one.stop(running).status
     write_tree(one.root, **BEFORE)
     assert 0 == desk.client("start", *one.on).status
@@ -402,7 +404,7 @@ def test_start_again_ends_a_watch_of_the_start_before(desk):
     running = desk.server("--nodes", "1", "--format", "json")
     one = Watched(desk)
     write_tree(one.root, **AFTER)
-    one.look()
+    one.scan()
     assert 0 == desk.client("start", "--again", *one.on).status
     done = one.ends()
     assert (0, "") == (done.status, done.err)
@@ -416,10 +418,10 @@ def test_two_nodes_add_up_in_time(desk):
     running = desk.server("--nodes", "2", "--json", "record.json", "--format", "plain")
     nodes = [Watched(desk, node) for node in ("nid00023", "nid00037")]
     for one in nodes:
-        one.look()
+        one.scan()
         write_tree(one.root, **AFTER)
     for one in nodes:
-        one.look()
+        one.scan()
         assert 0 == one.stop(running).status
         assert 0 == one.ends().status
     done = running.wait()
@@ -438,7 +440,7 @@ def test_rates_of_one_node_are_not_taken_for_those_of_all(desk):
     """`watch` on one of two nodes, as when only the batch script starts it."""
     running = desk.server("--nodes", "2", "--format", "plain")
     one = Watched(desk, "nid00023")
-    one.look()
+    one.scan()
     write_tree(one.root, **AFTER)
     assert 0 == desk.whole_job(running, "nid00037").status
     assert 0 == one.stop(running).status
@@ -489,15 +491,15 @@ def test_a_file_system_that_is_mounted_later_has_its_rates_from_then_on(desk):
     """And what it did before its second look at it is in the last bin; the sums are the job's."""
     running = desk.server("--nodes", "1", "--format", "json")
     one = Watched(desk)
-    one.look()
+    one.scan()
     path = LLITE.replace("scratch-ffff9a3c5d1e0800", "home-ffff9a3c5d1e0900")
     put(one.root, UUID.replace("scratch-ffff9a3c5d1e0800", "home-ffff9a3c5d1e0900"),
         "eec8dcf5-ceae-4d97-af11-e2a3e4454674\n")
     put(one.root, path, stats("open 23 samples [usecs] 1 2 23 4"))
-    one.look()
-    one.look()
+    one.scan()
+    one.scan()
     put(one.root, path, stats("open 60 samples [usecs] 1 2 60 4"))
-    one.look()
+    one.scan()
     assert 0 == one.stop(running).status
     home, _ = running.wait().record["file_systems"]
     assert ("home", 60, 60) == (home["name"], home["operations"]["open"]["count"],
@@ -537,3 +539,35 @@ def test_what_dd_wrote_over_the_time_is_what_dd_wrote(desk, mount):  # noqa: F81
     # Bins without work are between the 23 MiB and the rest, however long each `dd` took.
     assert 2 <= list(itertools.accumulate(fs["series"]["write_bytes"])).count(23 * 2**20)
     assert Path(node, "scratch", "one").stat().st_size == 23 * 2**20
+
+
+# -- NFS -------------------------------------------------------------------------------------------
+
+def test_nfs_has_a_series_if_it_is_used(tmp_path, monkeypatch):
+    """
+    Requests that move no data are its operations; before its first use there are zeros, and a
+    mount that is not used has no series.
+    """
+    client = NfsClient()
+    block = client.mount("nfs1:/home", "/home")
+    client.mount("nfs2:/apps", "/apps")
+    day = Day(tmp_path / "start", monkeypatch, until_s=301.5)
+    (tmp_path / "start").mkdir(exist_ok=True)
+
+    def take():
+        if day.looks > 2:
+            block.read(4096)
+            block.call("GETATTR", 23)
+        day.looks += 1
+        return client.snapshot(tmp_path / "root", Config())
+    rates.run(day.kept, "seq", take, {"nfs": sources.list_sources()["nfs"]}, 60, lambda: day.now_s,
+              day.sleep)
+    [(name, series)] = json.loads(day.seen)["file_systems"].items()
+    assert ("nfs1:/home", 1_795_225_000.0) == (name, series["began"])
+    assert ([0, 0, *[4096] * 3], [0] * 5, [0, 0, *[23] * 3]) == (
+        series["read_bytes"], series["write_bytes"], series["operations"])
+    report = {"seq": "seq", "ended": 1_795_225_302.0, "deltas": [
+        {"source": "nfs", "file_system": "nfs1:/home",
+         "values": {"read_bytes": 4096 * 4, "READ": 4, "GETATTR": 92}}]}
+    whole = rates.add_remaining_gains(day.seen, report)["nfs1:/home"]
+    assert (4096 * 4, 92) == (sum(whole["read_bytes"]), sum(whole["operations"]))

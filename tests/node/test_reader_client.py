@@ -297,7 +297,7 @@ class TestReader:
         node.begin_reader(bound=as_user(NOBODY)[1:])
         done = node.client("show", "--json")
         assert (f"iostats: reader {node.socket}: it may not read them either (permission denied); "
-                f"going on without\n") == done.stderr
+                f"continuing without\n") == done.stderr
         assert application(done) is None
 
     def test_the_reader_is_not_asked_where_site_cfg_says_never(self, node):
@@ -364,7 +364,7 @@ class TestFakes:
             node.answers_within("5.0")
         node.begin_fake(*behaviour)
         done = node.client("show", "--json")
-        assert f"iostats: reader {node.socket}: {why}; going on without\n" == done.stderr
+        assert f"iostats: reader {node.socket}: {why}; continuing without\n" == done.stderr
         assert application(done) is None
 
     def test_a_socket_of_another_user_is_not_believed(self, node):
@@ -372,7 +372,7 @@ class TestFakes:
         node.begin_fake("says", LIE, uid=STRANGER)
         done = node.client("show", "--json")
         assert (f"iostats: reader {node.socket}: expected a socket of root, got one of user "
-                f"{STRANGER}; going on without\n") == done.stderr
+                f"{STRANGER}; continuing without\n") == done.stderr
         assert application(done) is None
 
     def test_a_socket_of_our_own_is_believed(self, node):
@@ -386,7 +386,7 @@ class TestFakes:
             left_behind.bind(str(node.socket))
         node.socket.chmod(0o666)
         done = node.client("show", "--json")
-        assert (f"iostats: reader {node.socket}: Connection refused; going on without\n"
+        assert (f"iostats: reader {node.socket}: Connection refused; continuing without\n"
                 == done.stderr)
 
 
@@ -402,7 +402,7 @@ REFUSED = (errno.EACCES, errno.EPERM)
 def filled(monkeypatch, *theirs):
     said = []
     monkeypatch.setattr(reader_client, "ask", lambda path: {(f.source, f.name): f for f in theirs})
-    return (*reader_client.filled(OURS, REFUSED, "/r", said.append), said)
+    return (*reader_client.fill_files(OURS, REFUSED, "/r", said.append), said)
 
 
 def test_only_what_was_refused_is_taken_and_only_under_the_same_name(monkeypatch):
@@ -436,7 +436,7 @@ def test_an_answer_that_no_snapshot_could_hold_is_no_answer(file):
     """Checked before anything of it is taken."""
     with pytest.raises(reader_client.ReaderError,
                        match="expected the answer of `show --json`, got"):
-        reader_client.files_in(json.dumps({"files": [file]}).encode())
+        reader_client.decode_files(json.dumps({"files": [file]}).encode())
 
 
 # -- a start that root leaves ----------------------------------------------------------------
@@ -678,7 +678,7 @@ def test_nothing_but_lockdown_does_not_send_the_user_to_root(locked):
                            locked], capture_output=True, text=True)
 
     assert ("iostats: n1: none of 5 counter files could be read: forbidden by the kernel, even for "
-            "root (lockdown); `iostats_client.py doctor` tells more\n", 1) == (
+            "root (lockdown); see `iostats_client.py doctor`\n", 1) == (
         done.stderr, done.returncode)
 
 
@@ -707,8 +707,10 @@ def installed(tmp_path):
                            f"UNIT_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
                           capture_output=True)
     assert (f"installed: the reader, in {tmp_path}/usr/local/lib/iostats\nleft to do:\n"
-            f"  systemctl --root={tmp_path} enable iostats-reader.socket; or where it runs: "
-            "systemctl daemon-reload; systemctl enable --now iostats-reader.socket\n"
+            "  enable the unit in the image:\n"
+            f"      systemctl --root={tmp_path} enable iostats-reader.socket\n"
+            "  or on the host that runs it:\n"
+            "      systemctl daemon-reload; systemctl enable --now iostats-reader.socket\n"
             ) == done.stdout
     assert ("", 0) == (done.stderr, done.returncode)
     return tmp_path

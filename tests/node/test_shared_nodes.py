@@ -10,7 +10,7 @@ import pytest
 from processes import AFTER, BEFORE, Desk, write_tree
 
 from iostats.lustre.paths import File
-from iostats.node import cgroups, identity
+from iostats.node import identity
 from iostats.totals.snapshot import Snapshot
 
 SCOPE = "system.slice/slurmstepd.scope/job_"
@@ -87,7 +87,7 @@ def run_on(desk, running, name, form, at_start, at_end, job):
 
 def jobs_in(root):
     """The jobs, as a snapshot keeps them and the end of the job understands them."""
-    return cgroups.jobs_in(cgroups.read(str(root)))
+    return identity.parse_job_list(identity.read(str(root)))
 
 
 @every_system
@@ -128,7 +128,7 @@ def test_ones_own_job_is_not_another(monkeypatch, jobs, own, cgroup_of_ours, oth
     monkeypatch.setattr(identity, "read_text", lambda path: cgroup_of_ours)
     seen = Snapshot(own, "nid00023", "seq", "", 0, 0,
                     (File("cgroups", "-", "sys/fs/cgroup", 0, jobs),))
-    assert others == identity.other_jobs(own, seen)
+    assert others == identity.count_other_jobs(own, seen)
 
 
 def test_a_start_that_an_earlier_release_has_kept_is_understood(monkeypatch):
@@ -138,7 +138,7 @@ def test_a_start_that_an_earlier_release_has_kept_is_understood(monkeypatch):
                      (File("jobs", "-", "sys/fs/cgroup", 0, "4711\n4713"),))
     end = start._replace(files=(File("cgroups", "-", "sys/fs/cgroup", 0,
                                      "system.slice/slurmstepd.scope/job_4711"),))
-    assert 1 == identity.other_jobs("4711", start, end)
+    assert 1 == identity.count_other_jobs("4711", start, end)
 
 
 # -- what the report says ------------------------------------------------------------------------

@@ -13,10 +13,10 @@ import pytest
 
 from iostats.base import config as site
 from iostats.base.errors import ConfigError, NotDelivered, StateError
-from iostats.base.job_id import as_filename
+from iostats.base.job_id import make_filename
 from iostats.node import measurement, start_files
 from iostats.node.start_files import StartFiles, open_start_files
-from iostats.wire import secret
+from iostats.wire import auth, protocol
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file away")
@@ -40,7 +40,7 @@ def mode(path):
 def test_what_is_kept_is_there_whole_with_mode_0600_and_nothing_beside_it(tmp_path):
     """No half file is ever seen under its name, and no temporary one stays."""
     kept = StartFiles(str(tmp_path), "4711", "nid00023")
-    assert kept.keep_start(b"23 counters", replace=False)
+    assert kept.store_start(b"23 counters", replace=False)
     assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
     assert 0o600 == mode(kept.start_path)
     assert b"23 counters" == kept.load_start()
@@ -49,10 +49,10 @@ def test_what_is_kept_is_there_whole_with_mode_0600_and_nothing_beside_it(tmp_pa
 def test_a_start_that_is_there_is_not_written_over(tmp_path):
     """False, and the first one stays; with `replace` the second one counts."""
     kept = StartFiles(str(tmp_path), "4711", "nid00023")
-    kept.keep_start(b"first", replace=False)
-    assert not kept.keep_start(b"second", replace=False)
+    kept.store_start(b"first", replace=False)
+    assert not kept.store_start(b"second", replace=False)
     assert b"first" == kept.load_start()
-    assert kept.keep_start(b"second", replace=True)
+    assert kept.store_start(b"second", replace=True)
     assert b"second" == kept.load_start()
     assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
 
@@ -62,16 +62,16 @@ def test_a_start_that_a_stop_removes_while_another_one_looks_is_begun_again(tmp_
     said = []
     work = measurement.Work(site.Config(), str(tmp_path), "nid00023", "4711", said.append,
                             str(tmp_path / "kept"))
-    work.kept.keep_start(b"of the first", replace=False)
-    keep_start = StartFiles.keep_start
+    work.kept.store_start(b"of the first", replace=False)
+    store_start = StartFiles.store_start
 
     def stopped_meanwhile(kept, data, replace):
-        is_kept = keep_start(kept, data, replace)
+        is_kept = store_start(kept, data, replace)
         if not is_kept:
             os.unlink(kept.start_path)
         return is_kept
-    monkeypatch.setattr(StartFiles, "keep_start", stopped_meanwhile)
-    assert work.start().seq == work.begun("the work").seq
+    monkeypatch.setattr(StartFiles, "store_start", stopped_meanwhile)
+    assert work.start().seq == work.load_start("the work").seq
     assert 1 == len(said) and said[0].endswith("begun again")
 
 
@@ -82,11 +82,11 @@ def test_no_start_is_none_and_not_an_error(tmp_path):
 
 def test_deltas_are_those_of_this_job_and_node_alone(tmp_path):
     """Job 47 and job 4711, nid0002 and nid00023 do not take one another's."""
-    StartFiles(str(tmp_path), "4711", "nid00023").keep_delta("aa", b"23")
-    StartFiles(str(tmp_path), "4711", "nid0002").keep_delta("bb", b"37")
-    StartFiles(str(tmp_path), "47", "nid00023").keep_delta("cc", b"41")
+    StartFiles(str(tmp_path), "4711", "nid00023").store_delta("aa", b"23")
+    StartFiles(str(tmp_path), "4711", "nid0002").store_delta("bb", b"37")
+    StartFiles(str(tmp_path), "47", "nid00023").store_delta("cc", b"41")
     kept = StartFiles(str(tmp_path), "4711", "nid00023")
-    assert {kept.delta_path("aa"): b"23"} == kept.deltas()
+    assert {kept.make_delta_path("aa"): b"23"} == kept.deltas()
 
 
 @pytest.mark.parametrize("job, node, name", [
@@ -98,12 +98,12 @@ def test_deltas_are_those_of_this_job_and_node_alone(tmp_path):
 ])
 def test_any_job_id_is_the_name_of_a_file_in_the_directory(job, node, name):
     """No slash and no dot gets through, so no id leads out of the directory."""
-    assert name == as_filename(job, node)
+    assert name == make_filename(job, node)
 
 
 def test_long_ids_that_differ_at_their_ends_have_files_of_their_own():
     """A file name has at most 255 bytes; the cut is made up for by a checksum."""
-    first, second = as_filename("[" * 127 + "1", "n"), as_filename("[" * 127 + "2", "n")
+    first, second = make_filename("[" * 127 + "1", "n"), make_filename("[" * 127 + "2", "n")
     assert first != second
     assert len(first) <= 200
 
@@ -122,8 +122,8 @@ def test_a_link_is_not_followed_when_writing(tmp_path):
     (tmp_path / "other").write_bytes(b"of somebody else")
     kept = StartFiles(str(tmp_path), "4711", "nid00023")
     os.symlink(tmp_path / "other", kept.start_path)
-    assert not kept.keep_start(b"23", replace=False)
-    assert kept.keep_start(b"37", replace=True)
+    assert not kept.store_start(b"23", replace=False)
+    assert kept.store_start(b"37", replace=True)
     assert b"of somebody else" == (tmp_path / "other").read_bytes()
     assert b"37" == kept.load_start()
     assert not os.path.islink(kept.start_path)
@@ -135,8 +135,8 @@ def test_a_directory_in_the_place_of_the_start_is_refused_by_name(tmp_path):
     os.mkdir(kept.start_path)
     with pytest.raises(StateError, match="expected a file of user"):
         kept.load_start()
-    with pytest.raises(StateError, match="cannot be kept"):
-        kept.keep_start(b"23", replace=True)
+    with pytest.raises(StateError, match="cannot be written"):
+        kept.store_start(b"23", replace=True)
 
 
 @pytest.mark.root
@@ -144,7 +144,7 @@ def test_a_directory_in_the_place_of_the_start_is_refused_by_name(tmp_path):
 def test_a_start_of_another_user_is_not_used(tmp_path):
     """Whoever wrote it, it is not what this user's node counted."""
     kept = StartFiles(str(tmp_path), "4711", "nid00023")
-    kept.keep_start(b"23", replace=False)
+    kept.store_start(b"23", replace=False)
     os.chown(kept.start_path, NOBODY, NOBODY)
     with pytest.raises(StateError, match=f"got a link, a directory or a file of user {NOBODY}"):
         kept.load_start()
@@ -210,7 +210,7 @@ def test_the_directory_below_tmp_is_private_and_has_a_name_nobody_guesses(tmp):
 def test_the_directory_below_tmp_is_found_again(tmp):
     """`stop` looks where `start` has been, and another job uses it too."""
     first = open_start_files("", "4711", "nid00023")
-    first.keep_start(b"23", replace=False)
+    first.store_start(b"23", replace=False)
     assert first.directory == open_start_files("", "4711", "nid00023").directory
     assert first.directory == open_start_files("", "4712", "nid00023").directory
 
@@ -219,9 +219,10 @@ def test_the_directory_that_has_the_job_is_taken_when_there_are_two(tmp):
     """Whichever comes first by name."""
     for name in ("0" * 16, "f" * 16):
         (tmp / f"iostats-{os.geteuid()}-{name}").mkdir(mode=0o700)
-    StartFiles(str(tmp / f"iostats-{os.geteuid()}-{'f' * 16}"), "4711", "n").keep_start(b"23",
-                                                                                        False)
-    StartFiles(str(tmp / f"iostats-{os.geteuid()}-{'0' * 16}"), "4712", "n").keep_delta("aa", b"37")
+    StartFiles(str(tmp / f"iostats-{os.geteuid()}-{'f' * 16}"), "4711", "n").store_start(b"23",
+                                                                                         False)
+    StartFiles(str(tmp / f"iostats-{os.geteuid()}-{'0' * 16}"), "4712", "n").store_delta("aa",
+                                                                                         b"37")
     assert b"23" == open_start_files("", "4711", "n").load_start()
     assert [b"37"] == list(open_start_files("", "4712", "n").deltas().values())
 
@@ -234,7 +235,7 @@ def test_a_directory_below_tmp_that_is_a_link_or_open_to_others_is_not_ours(tmp)
     (tmp / f"iostats-{uid}-1").mkdir(mode=0o755)
     (tmp / f"iostats-{uid}-2").write_text("a file")
     kept = open_start_files("", "4711", "nid00023")
-    kept.keep_start(b"23", replace=False)
+    kept.store_start(b"23", replace=False)
     assert kept.directory not in {str(tmp / f"iostats-{uid}-{number}") for number in range(3)}
     assert [] == os.listdir(tmp / "elsewhere")
     assert [] == os.listdir(tmp / f"iostats-{uid}-1")
@@ -256,26 +257,26 @@ def test_a_directory_below_tmp_that_another_user_planted_is_not_ours(tmp):
 def test_a_secret_is_made_once_with_mode_0600_in_a_directory_of_mode_0700(tmp_path):
     """64 hex digits; the second maker leaves it alone."""
     path = str(tmp_path / "directory" / "4711.secret")
-    assert secret.make(path)
+    assert auth.make(path)
     assert 0o600 == mode(path)
     assert 0o700 == mode(tmp_path / "directory")
-    first = secret.load(path)
+    first = auth.load(path)
     assert 32 == len(bytes.fromhex(first.decode()))
-    assert not secret.make(path)
-    assert first == secret.load(path)
+    assert not auth.make(path)
+    assert first == auth.load(path)
 
 
 def test_two_secrets_are_not_the_same(tmp_path):
     """They are random."""
-    secret.make(str(tmp_path / "a"))
-    secret.make(str(tmp_path / "b"))
-    assert secret.load(str(tmp_path / "a")) != secret.load(str(tmp_path / "b"))
+    auth.make(str(tmp_path / "a"))
+    auth.make(str(tmp_path / "b"))
+    assert auth.load(str(tmp_path / "a")) != auth.load(str(tmp_path / "b"))
 
 
 def test_a_secret_is_not_made_through_a_link(tmp_path):
     """A dangling link would let somebody else choose where it lies."""
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    assert not secret.make(str(tmp_path / "link"))
+    assert not auth.make(str(tmp_path / "link"))
     assert not (tmp_path / "target").exists()
 
 
@@ -285,7 +286,7 @@ def test_a_secret_that_others_could_read_is_refused(tmp_path, open_mode):
     (tmp_path / "s").write_text("0123456789abcdef0123456789abcdef")
     (tmp_path / "s").chmod(open_mode)
     with pytest.raises(StateError, match=f"expected a file of mode 0600, got mode {open_mode:04o}"):
-        secret.load(str(tmp_path / "s"))
+        auth.load(str(tmp_path / "s"))
 
 
 @pytest.mark.parametrize("text, length", [("", 0), ("\n", 0), ("0123456789abcde", 15)])
@@ -294,28 +295,49 @@ def test_a_secret_that_is_too_short_is_refused(tmp_path, text, length):
     (tmp_path / "s").write_text(text)
     (tmp_path / "s").chmod(0o600)
     with pytest.raises(StateError, match=f"at least 16 characters, got {length};"):
-        secret.load(str(tmp_path / "s"))
+        auth.load(str(tmp_path / "s"))
 
 
 def test_a_secret_that_is_not_there_asks_for_the_server(tmp_path):
     """NotDelivered, so that `stop` tries again: the server may still be on its way."""
     with pytest.raises(NotDelivered, match="no secret; the server makes it"):
-        secret.load(str(tmp_path / "s"))
+        auth.load(str(tmp_path / "s"))
+
+
+@pytest.mark.parametrize("server, hint", [
+    ("4711", "use the account that started the job's server, or name a file of yours with "
+             "--secret"),
+    (protocol.SITE, "The site's server authenticates ordinary users by munge")])
+def test_what_to_do_about_another_users_secret_depends_on_the_server(tmp_path, monkeypatch, server,
+                                                                     hint):
+    """Munge helps with the site's server; a job's secret is in its user's home."""
+    def denied(path):
+        raise PermissionError(13, "Permission denied")
+    (tmp_path / "s").write_text("0123456789abcdef37")
+    (tmp_path / "s").chmod(0o600)
+    monkeypatch.setattr(auth, "read_text", denied)
+    here = site.load(environ={"IOSTATS_SERVER_AUTH": "secret"})
+    with pytest.raises(StateError) as caught:
+        auth.load_client_credentials(here, server, str(tmp_path / "s"))
+    assert f"{tmp_path}/s: cannot be read: Permission denied; it is another user's" in str(
+        caught.value)
+    assert hint in str(caught.value) and (server == "4711") == ("munge" not in str(caught.value))
 
 
 def test_the_secret_of_the_command_line_wins_over_the_environment(monkeypatch):
     """Then the environment, then the file of the job in the directory of site.cfg."""
     monkeypatch.delenv("IOSTATS_SECRET", raising=False)
-    assert "/run/secrets/4711%5B23%5D.secret" == secret.where(None, "/run/secrets", "4711[23]")
+    assert "/run/secrets/4711%5B23%5D.secret" == auth.find_secret_path(None, "/run/secrets",
+                                                                       "4711[23]")
     monkeypatch.setenv("IOSTATS_SECRET", "")
-    assert "/run/secrets/4711.secret" == secret.where(None, "/run/secrets", "4711")
+    assert "/run/secrets/4711.secret" == auth.find_secret_path(None, "/run/secrets", "4711")
     monkeypatch.setenv("IOSTATS_SECRET", "0123456789abcdef37")
-    assert None is secret.where(None, "/run/secrets", "4711")
-    assert b"0123456789abcdef37" == secret.load(None)
-    assert "/named" == secret.where("/named", "/run/secrets", "4711")
+    assert None is auth.find_secret_path(None, "/run/secrets", "4711")
+    assert b"0123456789abcdef37" == auth.load(None)
+    assert "/named" == auth.find_secret_path("/named", "/run/secrets", "4711")
 
 
 def test_a_secret_directory_of_a_home_that_nobody_knows_is_a_mistake_in_the_configuration():
     """Not a directory with the name `~nobody-of-that-name` where the job happens to run."""
     with pytest.raises(ConfigError, match=r"\[secret\] dir: expected a directory, got '~no-such"):
-        secret.where(None, "~no-such-user-23/x", "4711")
+        auth.find_secret_path(None, "~no-such-user-23/x", "4711")

@@ -17,10 +17,10 @@ from iostats.base.options import FORMATS
 from iostats.report import accounting_comment
 from iostats.report import job_tables as tables
 from iostats.report.accounting_comment import CommentError, encode
-from iostats.report.comment_reader import as_record, decode
+from iostats.report.comment_reader import decode, make_record
 from iostats.totals.delta import Delta
 
-PAGE = (ROOT / "docs" / "compact.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "compact.md").read_text(encoding="utf-8")
 NUMBERS = st.one_of(st.integers(0, 99), st.integers(0, 10**24))
 
 
@@ -73,10 +73,10 @@ def only(line):
 
 
 def test_the_example_of_the_page_is_what_the_code_writes():
-    """docs/compact.md: the job above, as its line and read back."""
+    """docs/reference/compact.md: the job above, as its line and read back."""
     [line] = re.findall(r"^io1:\S+$", PAGE, re.M)
     assert line == encode(example())
-    record = as_record(decode(line))
+    record = make_record(decode(line))
     scratch, home = record["file_systems"]
     assert (24117248, 23, 38797312, 41) == tuple(scratch["application"][name] for name in (
         "read_bytes", "read_calls", "write_bytes", "write_calls"))
@@ -151,7 +151,7 @@ def test_a_sum_with_something_unknown_is_a_lower_bound():
                               fs_record(names[2], application=False)]), 200)
     _, rest = decode(line)["file_systems"]
     assert (3, (5, None), {"llite"}) == (rest.more, rest.read, rest.low)
-    assert as_record(decode(line))["file_systems"][1]["application"]["lower_bound"]
+    assert make_record(decode(line))["file_systems"][1]["application"]["lower_bound"]
 
 
 def test_a_sum_of_unknown_is_unknown():
@@ -234,26 +234,26 @@ def test_every_record_fits_and_its_sums_are_exact(record, limit):
 @given(RECORDS, st.integers(200, 1500))
 def test_every_line_makes_a_record_that_can_be_printed(record, limit):
     """In every form, with all of its tables."""
-    found = tables.labelled(as_record(decode(encode(record, limit)), "4711"), Config())
+    found = tables.add_labels(make_record(decode(encode(record, limit)), "4711"), Config())
     for form in FORMATS:
-        assert tables.text(found, Config(), form, long=True, explain=True)
+        assert tables.format_report(found, Config(), form, long=True, explain=True)
 
 
 @pytest.mark.parametrize("found", list(JOBS.values()), ids=list(JOBS))
 def test_the_jobs_of_the_schema_print_from_their_lines(found):
     """And the tables say the same of bytes as those of the whole record."""
-    whole = written(found)
-    short = tables.labelled(as_record(decode(encode(whole))), Config())
+    whole = {**written(found), "imported": None}        # which no line has
+    short = tables.add_labels(make_record(decode(encode(whole))), Config())
     for form in ("grid", "plain", "markdown", "csv"):
-        text = tables.text(short, Config(), form, long=True)
+        text = tables.format_report(short, Config(), form, long=True)
         assert "None" not in text and (form == "csv" or "short form" in text)
     order = {fs["name"]: fs for fs in short["file_systems"]}
     short["file_systems"] = [order[fs["name"]] for fs in whole["file_systems"]]
     table = re.compile(r"(?s)File data transfer.*?(?=\nMetadata|\nnote|\nParts|\nOver|\nLustre|"
                        r"\nNo |$)")
-    assert table.findall(tables.text(whole, Config())) == table.findall(
-        tables.text(short, Config()))
-    json.loads(tables.text(short, Config(), "json"))
+    assert table.findall(tables.format_report(whole, Config())) == table.findall(
+        tables.format_report(short, Config()))
+    json.loads(tables.format_report(short, Config(), "json"))
 
 
 def test_the_report_of_a_short_form():
@@ -282,7 +282,8 @@ note: this is the short form of the report, from the job's accounting; what it
   does not have is -
 note: other jobs were on 2 nodes of the job: the numbers are the nodes', not
   this job's alone
-""" == tables.text(tables.labelled(as_record(decode(line)), Config()), Config(), "plain")
+""" == tables.format_report(tables.add_labels(make_record(decode(line)), Config()), Config(),
+                            "plain")
 
 
 def test_an_unreadable_layer_is_unknown_in_the_short_form():

@@ -5,8 +5,8 @@ import page_records
 import pytest
 from browser_desk import NARROW, WIDE
 
-from iostats.report.advice.finding import Finding
-from iostats.report.html.page import page
+from iostats.report.findings.finding import Finding
+from iostats.report.html.page import make_page
 
 pytestmark = pytest.mark.browser
 
@@ -22,8 +22,8 @@ def pages(tmp_path_factory):
         record, config = getattr(page_records, kind)()
         found[kind] = directory / f"{kind}.html"
         history = page_records.history() if kind == "realistic" else None
-        found[kind].write_text(page(record, config, [FINDING], history=history,
-                                    made_at=1_795_225_100.0), encoding="utf-8")
+        found[kind].write_text(make_page(record, config, [FINDING], history=history,
+                                         made_at=1_795_225_100.0), encoding="utf-8")
     return found
 
 
@@ -84,7 +84,7 @@ def test_the_names_below_bars_stand_apart(browser, tmp_path, count):
     """Of any number of targets and nodes, on a phone, a laptop, a wide screen and on paper."""
     record, config = page_records.realistic(nodes=count, osts=count)
     path = tmp_path / "page.html"
-    path.write_text(page(record, config, [FINDING]), encoding="utf-8")
+    path.write_text(make_page(record, config, [FINDING]), encoding="utf-8")
     for wide, printed in ((360, False), (930, False), (1024, False), (1600, False), (688, True)):
         browser.media(printed=printed)
         browser.size(wide, 900)

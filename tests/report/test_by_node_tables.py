@@ -13,7 +13,7 @@ from trees import report as of_node
 
 from iostats.base import config
 from iostats.report import array_total, job_fields, job_list, job_tables
-from iostats.report.job_summary import Summary, summary_of
+from iostats.report.job_summary import Summary, make_summary
 from iostats.report.listing import NumberForm
 from iostats.report.screen import LOG
 from iostats.totals.job_totals import Totals
@@ -56,12 +56,13 @@ def record(*reports, found=None, **parts):
 
 
 def text(whole, form="plain", long=False):
-    return job_tables.text(job_tables.labelled(whole, config.Config()), config.Config(), form, long)
+    return job_tables.format_report(job_tables.add_labels(whole, config.Config()), config.Config(),
+                                    form, long)
 
 
 def row(whole):
     """The row of `iostats jobs` of this record."""
-    found = summary_of(whole)
+    found = make_summary(whole)
     wrong = dict(zip(("too_low", "too_high"), ([], [])))
     return {**dict.fromkeys(job_fields.NAMES), **found._asdict(), **wrong,
             "file_systems": found.file_systems.split(","), "job_id": "4711"}
@@ -69,8 +70,8 @@ def row(whole):
 
 def cells(whole, fields, how=None):
     one = row(whole)
-    return [job_list.cell(one, column.field, how or NumberForm())
-            for column in job_fields.TABLE.columns_of(fields)]
+    return [job_list.format_cell(one, column.field, how or NumberForm())
+            for column in job_fields.TABLE.parse_columns(fields)]
 
 
 # -- the report ----------------------------------------------------------------------------------
@@ -132,9 +133,9 @@ def test_every_form_has_the_ranges(form):
 def test_a_file_system_has_the_sites_name():
     site = config.Config()
     site.labels["scratch"] = "BW Scratch"
-    whole = job_tables.labelled(record(found=by_node(SCRATCH)), site)
+    whole = job_tables.add_labels(record(found=by_node(SCRATCH)), site)
 
-    assert "BW Scratch" in job_tables.text(whole, site, "plain")
+    assert "BW Scratch" in job_tables.format_report(whole, site, "plain")
 
 
 def test_csv_has_both_bounds_and_says_which_is_which():
@@ -209,12 +210,12 @@ def test_what_nodes_reported_stands_before_it():
 
 def test_a_summary_without_it_is_as_it_was():
     assert (None, None, "") == (Summary().by_node_read_bytes, Summary().by_node_operations_max,
-                                summary_of(record()).by_node_why)
+                                make_summary(record()).by_node_why)
 
 
 def tasks(*found):
     """The total of an array's tasks, of which no node has reported."""
-    return array_total.as_text("4711", [record(found=one).replaced(
+    return array_total.format_total("4711", [record(found=one).replaced(
         batch={**SLURM, "array_job": "4711"}) for one in found], config.Config(), LOG, "")
 
 

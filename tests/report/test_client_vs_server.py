@@ -5,7 +5,7 @@ likeliest one first, and no difference has none.
 
 import pytest
 
-from iostats.report.client_vs_server import compared
+from iostats.report.client_vs_server import compare_sides
 
 MIB = 1 << 20
 OF_NODES = {
@@ -27,7 +27,7 @@ def harvest(final=True, lower_bound=False, **numbers):
 
 
 def notes(record, there, targets=ALL):
-    [fs] = compared(record, there, targets)["file_systems"]
+    [fs] = compare_sides(record, there, targets)["file_systems"]
     assert "a note" == fs["notes"][0]
     return fs["notes"][1:]
 
@@ -42,7 +42,7 @@ def nodes(coverage=(), job=(), **network):
 
 def test_two_sides_that_agree_need_no_words():
     before = harvest()
-    found = compared(OF_NODES, before, ALL)
+    found = compare_sides(OF_NODES, before, ALL)
     assert harvest() == found == before
     assert found is not before                        # what came in is as it was
 
@@ -58,7 +58,7 @@ def test_reasons_for_less_on_the_storage_servers_begin_with_what_time_will_fix()
     """Not final, a target nobody harvests, other jobs on a node."""
     found = notes(nodes({"shared": {"nid00023": 2}}), harvest(final=False, write_bytes=0),
                   {("scratch", "OST0001")})
-    assert ["no storage server tells of OST0000",
+    assert ["no storage server reports OST0000",
             f"37.0 MiB (100 %) of what the nodes have written over the network are not under the "
             f"job's id on the storage servers; it may be what the next sweeps bring; or what the "
             f"notes say is missing there; or other jobs on the nodes; or {NO_ID}"] == found
@@ -91,9 +91,9 @@ def test_bytes_that_no_node_could_read_are_not_compared(network):
 
 def test_a_target_that_no_server_tells_of_makes_a_lower_bound_where_the_nodes_used_it():
     """OST0001 and MDT0000 carried nothing: there is nothing to miss."""
-    found = compared(OF_NODES, harvest(), {("scratch", "OST0000")})
+    found = compare_sides(OF_NODES, harvest(), {("scratch", "OST0000")})
     assert (False, False) == (found["lower_bound"], found["file_systems"][0]["lower_bound"])
-    found = compared(OF_NODES, harvest(), {("home", "OST0000")})
+    found = compare_sides(OF_NODES, harvest(), {("home", "OST0000")})
     assert (True, True) == (found["lower_bound"], found["file_systems"][0]["lower_bound"])
 
 
@@ -105,9 +105,9 @@ def test_what_no_server_has_seen_is_a_lower_bound_where_the_nodes_used_it(note, 
     if not used:
         record["file_systems"][0]["targets"] = {}
     there = {**harvest(), "file_systems": [], "notes": [note]}
-    assert is_low is compared(record, there, ALL)["lower_bound"]
+    assert is_low is compare_sides(record, there, ALL)["lower_bound"]
 
 
 def test_a_file_system_that_no_node_has_seen_stands_as_the_servers_tell_it():
     there = harvest(name="home", read_bytes=23)
-    assert there == compared(OF_NODES, there, set())
+    assert there == compare_sides(OF_NODES, there, set())

@@ -11,7 +11,7 @@ from test_accounting_comment import fs_record, job_record
 
 from iostats.base.errors import IostatsError
 from iostats.report.accounting_comment import CommentError, encode
-from iostats.report.comment_reader import as_record, decode, find
+from iostats.report.comment_reader import decode, find_comment, make_record
 
 LINE = encode(job_record([fs_record("scratch", 4096, 37, open=23, low=["llite"])]))
 
@@ -31,9 +31,9 @@ def test_a_line_with_one_character_altered_is_none(place):
 def test_any_other_text_is_a_clear_error_and_no_other(text):
     """With a right checksum too: then it is of a form that we don't know."""
     for one in (text, "io1:" + text, _signed("io1:" + text), _signed(LINE[:-9] + text)):
-        assert find(one) is None or find(one) in one.lower()
+        assert find_comment(one) is None or find_comment(one) in one.lower()
         try:
-            as_record(decode(one))
+            make_record(decode(one))
         except CommentError as error:
             assert isinstance(error, IostatsError) and isinstance(error, ValueError)
             assert str(error).isprintable()
@@ -52,7 +52,7 @@ def _signed(text):
 def test_a_line_of_another_form_is_none_though_its_checksum_is_right(old, new):
     """As a program of somebody else might write it."""
     assert old in LINE
-    with pytest.raises(CommentError, match="not of the form of docs/compact"):
+    with pytest.raises(CommentError, match=r"unexpected format \(docs/reference/compact"):
         decode(_signed(LINE[:-9].replace(old, new)))
 
 
@@ -68,7 +68,7 @@ def test_a_line_in_capitals_is_the_same():
     record["job"]["id"] = "4711.PBS01"
     assert encode(record) == encode(record).lower()
     assert decode(LINE) == decode(LINE.upper())
-    assert "4711.PBS01" == as_record(decode(encode(record).upper()))["job"]["id"]
+    assert "4711.PBS01" == make_record(decode(encode(record).upper()))["job"]["id"]
 
 
 # -- among other things ------------------------------------------------------------------------
@@ -80,17 +80,17 @@ def test_a_line_in_capitals_is_the_same():
 ])
 def test_our_part_of_a_field_is_found(text):
     """Other tools write into the same field, before us or after us."""
-    assert LINE == find(text.format(*[LINE] * 2))
+    assert LINE == find_comment(text.format(*[LINE] * 2))
 
 
 @pytest.mark.parametrize("text", ["", "JS1:H4sIAAAA", "io2:a=0", "io 1:a=0", "a comment"])
 def test_a_field_without_our_part_has_none(text):
     """None, and no error: nobody wrote one."""
-    assert find(text) is None
+    assert find_comment(text) is None
 
 
 def test_our_part_that_was_cut_off_is_found_and_is_an_error():
     """The report then says why there is none."""
-    assert LINE[:40] == find(f"JS1:H4sI;{LINE[:40]} more")
+    assert LINE[:40] == find_comment(f"JS1:H4sI;{LINE[:40]} more")
     with pytest.raises(CommentError, match="cut off or altered"):
-        decode(find(f"JS1:H4sI;{LINE[:40]} more"))
+        decode(find_comment(f"JS1:H4sI;{LINE[:40]} more"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 from test_array_total import task, total
-from test_job_events import T, event, folded, joined, of_server, told
+from test_job_events import T, event, fold_nodes, joined, of_server, told
 from test_job_events import totals as totals_of
 from test_job_totals import llite
 
@@ -28,7 +28,7 @@ def record_of(*reports, servers=()):
 
 
 def text(record, form="plain", long=False):
-    return job_tables.text(job_tables.labelled(record, CONFIG), CONFIG, form, long)
+    return job_tables.format_report(job_tables.add_labels(record, CONFIG), CONFIG, form, long)
 
 
 def head_of(record):
@@ -174,9 +174,9 @@ def test_a_list_of_jobs_has_how_many_and_what_became_of_data():
     record = record_of(told("nid00007", EVICTION, event(2, 500, "connection_restored", severity=0),
                             events_dropped=37),
                        servers=[of_server(4, 2000, [], 9992, count=10_000)])
-    found = job_summary.summary_of(record)
+    found = job_summary.make_summary(record)
     assert (38, "may be lost") == (found.events, found.data_lost)
-    found = job_summary.summary_of(totals_of(told("nid00007")._replace(events=None)).record())
+    found = job_summary.make_summary(totals_of(told("nid00007")._replace(events=None)).record())
     assert (None, "") == (found.events, found.data_lost)
 
 
@@ -190,17 +190,18 @@ def test_the_accountings_comment_has_it(events, field, note):
     line = accounting_comment.encode(totals_of(told("nid00007", *events)).record())
     [head] = [part for part in line.split(":") if part.startswith("a=")]
     assert ([field] if field else []) == [part for part in head.split(",") if part[0] == "v"]
-    notes = comment_reader.as_record(comment_reader.decode(line)).notes
+    notes = comment_reader.make_record(comment_reader.decode(line)).notes
     assert ([note] if note else []) == [one for one in notes if "event" in one]
 
 
 def test_an_array_says_how_many_tasks_were_hit():
     one = task(1, llite(open=23))
-    events, _ = job_events.listed(totals_of(told("nid00007", EVICTION)).events.all()[0], (), folded)
+    events, _ = job_events.list_events(totals_of(told("nid00007", EVICTION)).events.all()[0], (),
+                                       fold_nodes)
     hit = task(2, llite(open=37)).replaced(events=events)
     assert "Events: during 1 of these tasks; 1 may have lost data" in total(one, hit).splitlines()
     assert "vents" not in total(one, task(2, llite(open=37)))
-    assert [] == event_tables.total([one], "tasks")
+    assert [] == event_tables.format_totals([one], "tasks")
 
 
 def test_a_process_that_the_kernel_killed_is_named():

@@ -3,7 +3,8 @@ Findings of work on a real Lustre 2.15.8 to 2.17.57 (shared/captures), whose com
 fault that it has, and none where it has none.
 
 Each step took seconds and is taken for a job of a minute, so calls may take what time they like
-(from_percent), and 1 MiB or 300 calls are enough; the other thresholds are the defaults.
+(from_percent; and without time_in_lustre), and 1 MiB or 300 calls are enough; the other thresholds
+are the defaults.
 """
 
 import pytest
@@ -11,17 +12,17 @@ from trees import record_between, samples, shared, snapshot
 
 from iostats.base.config import Config
 from iostats.node import idle_time
-from iostats.report.advice.findings import findings_of, looked_at
+from iostats.report.findings.evaluate import find_problems, list_checks
 
 SMALL = {"from_seconds": 0, "from_bytes": 1 << 20, "from_operations": 300, "large_bytes": 1 << 20,
-         "from_percent": 0}
+         "from_percent": 0, "off": "time_in_lustre"}
 RELEASES = ["2.15.8", "2.16.1", "2.17.57", "2.17.57-client"]
 
 
 def configured():
     config = Config()
     for name, value in SMALL.items():
-        config.take(f"advice.{name}", str(value), "the test")
+        config.set_value(f"findings.{name}", str(value), "the test")
     return config
 
 
@@ -31,13 +32,13 @@ def job(release, before, after):
 
 
 def ids(record):
-    return [one.id for one in findings_of(record, configured())]
+    return [one.id for one in find_problems(record, configured())]
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_is_read_again_came_from_memory(release):
     """All 26 files of the step before, once more."""
-    [one] = findings_of(job(release, "s02", "s03"), configured())
+    [one] = find_problems(job(release, "s02", "s03"), configured())
     assert "cache_served" == one.id
     assert one.number.startswith("100 % of 15.8 MiB that were read did not come over the network")
 
@@ -50,7 +51,7 @@ def test_what_is_read_again_came_from_memory(release):
 ], ids=["100 B", "dd", "append", "dd without tiny writes"])
 def test_small_writes_are_small_whatever_the_kernel_counts_of_them(before, after, calls, mean):
     """`up to`: the bytes of small writes into pages that were not sent are not counted."""
-    first, *_ = findings_of(job("2.17.57-b", before, after), configured())
+    first, *_ = find_problems(job("2.17.57-b", before, after), configured())
     assert "small_writes" == first.id
     assert first.number.startswith(f"{calls} writes of {mean} on average")
 
@@ -73,7 +74,7 @@ def test_work_without_a_fault_has_no_finding(release, before, after):
     """
     record = job(release, before, after)
     assert [] == ids(record)
-    assert looked_at(record, configured()).startswith(("No problems found. ", "No findings: "))
+    assert list_checks(record, configured()).startswith(("No problems found. ", "No findings: "))
 
 
 @pytest.mark.parametrize("release, before", [("2.15.8", "s17"), ("2.16.1", "s18"),
@@ -84,9 +85,9 @@ def test_a_real_node_that_is_idle_does_nothing_by_itself(tmp_path, release, befo
     quiet, start = (snapshot(next(top.glob(f"{step}_*")))._replace(boot_ns=boot_ns)
                     for step, boot_ns in ((before, 10**12), ("s19", 10**12 + 600 * 10**9)))
     kept, start_path = str(tmp_path), str(tmp_path / "4711%20node1.start")
-    idle_time.keep_quiet(kept, "node1", quiet, kept)
-    idle_time.take(kept, "node1", start_path, kept)
-    found = idle_time.measured(kept, "node1", start_path, start, True)["idle"]
+    idle_time.store_idle_start(kept, "node1", quiet, kept)
+    idle_time.claim(kept, "node1", start_path, kept)
+    found = idle_time.report_idle_io(kept, "node1", start_path, start, True)["idle"]
     assert [{"seconds": 600.0, "values": {}}] == list(found.values())
 
 
@@ -97,6 +98,6 @@ def test_an_idle_time_with_a_clear_tells_nothing(tmp_path, after):
     quiet, start = (snapshot(tree)._replace(boot_ns=boot_ns) for tree, boot_ns in (
         (before, 10**12), (after, 10**12 + 600 * 10**9)))
     kept, start_path = str(tmp_path), str(tmp_path / "4711%20node1.start")
-    idle_time.keep_quiet(kept, "node1", quiet, kept)
-    idle_time.take(kept, "node1", start_path, kept)
-    assert {} == idle_time.measured(kept, "node1", start_path, start, True)
+    idle_time.store_idle_start(kept, "node1", quiet, kept)
+    idle_time.claim(kept, "node1", start_path, kept)
+    assert {} == idle_time.report_idle_io(kept, "node1", start_path, start, True)

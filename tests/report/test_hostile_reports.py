@@ -18,11 +18,11 @@ import page_records
 import pytest
 
 from iostats.base.config import Config
-from iostats.base.text import width_of
+from iostats.base.text import measure_width
 from iostats.cli import diff, report, site_client, why
 from iostats.report import job_tables
-from iostats.report.advice.findings import findings_of
-from iostats.report.html.page import page, sections
+from iostats.report.findings.evaluate import find_problems
+from iostats.report.html.page import make_page, make_sections
 from iostats.report.newer_release import NOTE
 from iostats.totals.record import Record
 
@@ -101,7 +101,7 @@ def test_a_report_of_hostile_names_is_harmless(shown, name, form):
     assert ("82" in out or "41" in out) and len(out.splitlines()) < 700
     if "json" not in form:
         # Of a text of kilobytes up to 2,000 characters are shown, of a name 256; four in a line.
-        assert 9_000 > max(map(width_of, out.splitlines()))
+        assert 9_000 > max(map(measure_width, out.splitlines()))
     if "markdown" in form:
         # Neither HTML nor a new cell or row.
         assert not re.search(r"(?<!\\)<[A-Za-z]", out)
@@ -244,9 +244,9 @@ def test_a_record_to_come_is_compared_explained_and_shown_as_a_page(shown, monke
     assert "quotas" in " ".join(names_of(shown(form, why.main, "4711")).split())
     shown(form, report.main, "--html", "page.html", "FILE")
     config = Config()
-    record = job_tables.labelled(form, config)
+    record = job_tables.add_labels(form, config)
     for text in ((tmp_path / "page.html").read_text(),
-                 sections(record, config, findings_of(record, config))):
+                 make_sections(record, config, find_problems(record, config))):
         found = "".join(Tags(text).text)
         assert "60.0 MiB" in found and "teleport" in found
         assert "quotas" in names_of(found)
@@ -282,14 +282,14 @@ def test_a_number_is_never_made_up():
     """What is no number is not 0: its object is unknown, and so is what is made of it."""
     form = of_the_future()
     form["file_systems"][0]["application"]["read_bytes"] = "many"
-    record = job_tables.labelled(form, Config())
+    record = job_tables.add_labels(form, Config())
     assert record.file_systems[0].application is None
-    assert "60.0 MiB" not in job_tables.text(record, Config())
+    assert "60.0 MiB" not in job_tables.format_report(record, Config())
     [note] = [one for one in record.notes if one.startswith(NOTE)]
     assert "file_systems.application," in note
     # It is as it was, and can be shown again.
-    assert record == job_tables.labelled(record, Config())
-    assert page(record, Config(), [])
+    assert record == job_tables.add_labels(record, Config())
+    assert make_page(record, Config(), [])
 
 
 def test_a_record_of_this_release_has_no_note():

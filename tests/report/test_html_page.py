@@ -8,12 +8,14 @@ from html.parser import HTMLParser
 import page_records
 import pytest
 from page_records import HOSTILE
+from test_job_totals import llite
+from test_why_parts import at_servers
 from trees import report as of_node
 
-from iostats.base.units import moment_text
+from iostats.base.units import format_moment
 from iostats.load.time_lines import JobOnTarget, Line
-from iostats.report.advice.finding import Finding
-from iostats.report.html.page import page, sections
+from iostats.report.findings.finding import Finding
+from iostats.report.html.page import make_page, make_sections
 from iostats.report.why.cause import BUSY_TARGET, OWN_PATTERN, Cause
 from iostats.totals.job_totals import Totals
 
@@ -62,13 +64,13 @@ class Document(HTMLParser):
 
 def document(kind, *findings, **how):
     record, config = getattr(page_records, kind)()
-    return Document(page(record, config, findings, **how))
+    return Document(make_page(record, config, findings, **how))
 
 
 def test_the_numbers_are_those_of_the_record():
     """23 + 37 MiB in 23 + 37 calls; 41 opens, 4.6 of both nodes' 200 seconds; node 3 is missing."""
     record, config = page_records.small()
-    text = page(record, config, [FINDING])
+    text = make_page(record, config, [FINDING])
     values = re.findall(r'<data value="([^"]*)">([^<]*)<', html.unescape(text))
     assert [("62914560", ">= 60.0 MiB"), ("0", ">= 0 bytes"), ("41", ">= 41"),
             ("4.600000", ">= 4.6 s"), ("0.683333", "~ 68 %")] == values
@@ -88,7 +90,7 @@ def test_requests_of_a_job_with_a_node_missing_are_marked():
         page_records.delta("llite", "scratch", open=1, opencount=37),
         page_records.delta("md_stats", "scratch", "MDT0000", close=90)], elapsed_s=100.0))
     record, config = page_records.labelled(totals)
-    found = Document(page(record, config, [])).text
+    found = Document(make_page(record, config, [])).text
     assert "MDT0000 close >= 90 nid00001 >= 90 ~ 0.9 >= 0.9" in found
     assert "llite opencount >= 37" in found
 
@@ -123,8 +125,8 @@ def test_a_cause_that_is_a_finding_repeats_no_more_than_its_number():
 
 def test_where_nothing_is_known_nothing_is_called_well():
     record, config = page_records.labelled(Totals("4711", 4))
-    found = Document(page(record, config, [])).text
-    assert "What to change No findings: nothing is known of its I/O." in found
+    found = Document(make_page(record, config, [])).text
+    assert "What to change No findings: no data for this job's I/O." in found
 
 
 def test_without_findings_it_says_what_was_looked_at():
@@ -151,7 +153,7 @@ def test_nothing_is_asked_for_from_elsewhere(kind):
 def test_a_wide_job_is_a_small_page():
     """1,000 nodes and 1,000 OSTs in 200 kB, with a bar for each; and the rest of tables counted."""
     record, config = page_records.wide()
-    text = page(record, config, [FINDING] * 9)
+    text = make_page(record, config, [FINDING] * 9)
     assert len(text.encode()) <= 200_000
     found = Document(text)
     assert "and 980 more" in found.text
@@ -168,7 +170,7 @@ def test_many_wide_file_systems_are_a_small_page_too():
         nodes = {node: {"elapsed_s": 23.0, "file_systems": {name: {
             "read_bytes": number * 7919 % 1009, "write_bytes": number * 104_729 % 997,
             "open": number} for name in names}} for number, node in enumerate(record.nodes)}
-        text = page(record.replaced(nodes=nodes, file_systems=[
+        text = make_page(record.replaced(nodes=nodes, file_systems=[
             fs.replaced(name=name, label=name, operations={
                 f"{name}{number}": fs.operations["open"] for number in range(50)},
                 per_node={f"{name}{number}": fs.per_node["open"] for number in range(50)})
@@ -182,7 +184,7 @@ def test_what_others_name_is_text():
     record, config = page_records.hostile()
     evil = Finding("small_writes", HOSTILE[0], 0.8, HOSTILE[5], HOSTILE[0], HOSTILE[6],
                    "javascript:alert(23)", {})
-    text = page(record, config, [evil], [
+    text = make_page(record, config, [evil], [
         Cause("fault", 1, "low", 1, HOSTILE[0], [HOSTILE[5]], {})])
     found = Document(text)
     assert 1 == len(found.of("script"))
@@ -206,7 +208,7 @@ def test_ids_are_there_once_and_name_what_is_there():
 
 def test_a_record_of_a_newer_release_is_shown_as_far_as_it_is_known():
     record, config = page_records.small()
-    found = Document(page(record.replaced(schema=2, quotas={"scratch": 23}), config, [])).text
+    found = Document(make_page(record.replaced(schema=2, quotas={"scratch": 23}), config, [])).text
     assert "newer release of iostats; not shown: schema 2 , quotas" in found
     assert "60.0 MiB" in found
 
@@ -214,13 +216,13 @@ def test_a_record_of_a_newer_release_is_shown_as_far_as_it_is_known():
 def test_a_history_shows_the_job_among_all_jobs():
     """The record has rates of its own; all jobs' requests took 4.1 ms at worst, 1.3 as a rule."""
     record, config = page_records.realistic()
-    found = Document(page(record, config, [], history=page_records.history()))
+    found = Document(make_page(record, config, [], history=page_records.history()))
     assert "This job among all jobs, scratch" in found.text
     assert "peak 4.100 ms" in found.text and "dashed line: all jobs" in found.text
     assert "from written by this job all jobs mean time of a request" in found.text
-    assert moment_text(record["job"]["started"] - 300) in found.text
+    assert format_moment(record["job"]["started"] - 300) in found.text
     assert [one for one in found.of("path") if one["class"] == "c-gap"]
-    assert "1: evicted scratch-OST0003, " + moment_text(
+    assert "1: evicted scratch-OST0003, " + format_moment(
         record["events"][0]["time"], "%H:%M:%S") + " ; grey: not known" in found.text
     assert "scratch OST0007 4733 bob 23 bytes 37.0 MiB 41" in found.text
     assert "scratch OST0007 (another user's) - 0 bytes 23 bytes -" in found.text
@@ -233,7 +235,8 @@ def test_what_others_did_after_the_job_is_not_told_as_meanwhile():
     [target] = history.targets
     line = Line(history.ended - 72, 30.0, {"write_bytes": [37, 41, 5300], "requests": [2, 3, 700]})
     late = Line(history.ended - 12, 30.0, {"write_bytes": [4100], "requests": [61]})
-    found = Document(page(record, config, [], history=history._replace(targets=[target._replace(
+    found = Document(make_page(record, config, [],
+                               history=history._replace(targets=[target._replace(
         others=[JobOnTarget("4733", "bob", line), JobOnTarget("4739", "carol", late)])])))
     assert "scratch OST0007 4733 bob 0 bytes 78 bytes 5" in found.text
     assert "4739" not in found.text
@@ -243,18 +246,59 @@ def test_clocks_that_are_wrong_do_no_harm():
     """Moments that no calendar has are "-"; counts may be as large as JSON's."""
     record, config = page_records.realistic()
     for started in (1e18, -1e18, 0.0):
-        found = Document(page(record.replaced(job={**record.job, "started": started}), config, [],
-                              history=page_records.history(), made_at=started))
+        found = Document(make_page(record.replaced(job={**record.job, "started": started}), config,
+                                   [],
+                                   history=page_records.history(), made_at=started))
         assert ("Began -" in found.text) == (started != 0)
     [fs] = [fs for fs in record.file_systems if fs.name == "scratch"]
     huge = fs.replaced(application={**fs.application, "read_bytes": 2**80, "read_calls": 3})
-    found = Document(page(record.replaced(file_systems=[huge]), config, []))
+    found = Document(make_page(record.replaced(file_systems=[huge]), config, []))
     assert "1,048,576.0 EiB" in found.text
 
 
 def test_sections_are_for_another_layout():
     """One article with its heading, and neither style nor script."""
     record, config = page_records.small()
-    found = Document(sections(record, config, []))
+    found = Document(make_sections(record, config, []))
     assert found.tags[0] == ("article", {"class": "report"})
     assert 1 == len(found.of("h1")) and [] == found.of("style") + found.of("script")
+
+
+def test_times_that_would_be_0_000_s_have_no_row_over_the_nodes():
+    """499 us, and 500 us, by the node with most."""
+    totals = Totals("4711", 2)
+    for number, us in enumerate((37, 23)):
+        totals.add(of_node(f"nid0000{number}", [llite(
+            open=us, open_us=500 - us * number, close=us, close_us=499 - us * number)]))
+    text = Document(make_page(totals.record(), page_records.small()[1], [])).text
+    table = text.partition("Spread over the nodes")[2]
+    assert "time in open nid00000" in table
+    assert "time in close" not in table and "close nid00000" in table
+
+
+def test_what_each_program_did_has_a_table():
+    """By the storage servers; the one with most bytes first."""
+    record, config = page_records.small()
+    harvest = at_servers(23.0).harvest
+    [scratch] = harvest.file_systems
+    assert "By program" not in Document(make_page(record.replaced(harvest=harvest), config,
+                                                  [])).text
+    scratch = scratch.replaced(programs={"tar": {"read_bytes": 23 << 20, "open": 5},
+                                         "solve": {"write_bytes": 37 << 20, "open": 41}})
+    text = Document(make_page(record.replaced(harvest=harvest.replaced(file_systems=[scratch])),
+                              config,
+                              [])).text
+    assert ("By program File system Program Read Written Operations scratch solve 0 bytes 37.0 MiB "
+            "41 scratch tar 23.0 MiB 0 bytes 5 As the storage servers counted") in text
+
+
+def test_what_each_step_did_has_a_table():
+    record, config = page_records.small()
+    harvest = at_servers(23.0).harvest
+    [scratch] = harvest.file_systems
+    scratch = scratch.replaced(steps={"10": {"read_bytes": 23 << 20, "open": 5},
+                                      "9": {"write_bytes": 37 << 20, "open": 41}})
+    text = Document(make_page(record.replaced(harvest=harvest.replaced(file_systems=[scratch])),
+                              config, [])).text
+    assert ("By step File system Step Read Written Operations scratch 9 0 bytes 37.0 MiB 41 "
+            "scratch 10 23.0 MiB 0 bytes 5") in text

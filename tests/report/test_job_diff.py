@@ -17,12 +17,12 @@ from test_job_totals import llite, osc, unread
 from test_screens import jobs, many_nodes, one_node, several_file_systems
 from trees import report as of_node
 
-from iostats.base.text import width_of
+from iostats.base.text import measure_width
 from iostats.report import accounting_comment, comment_reader
-from iostats.report.advice.finding import Finding
 from iostats.report.diff import changes, diff_text
-from iostats.report.diff.changes import FELL, OPEN, ROSE
-from iostats.report.diff.numbers import numbers_of
+from iostats.report.diff.changes import FELL, ROSE, UNCERTAIN
+from iostats.report.diff.numbers import read_numbers
+from iostats.report.findings.finding import Finding
 from iostats.report.screen import LOG, Screen
 
 MIB, GIB = 2**20, 2**30
@@ -35,12 +35,13 @@ def record(*deltas, elapsed_s=100.0, nodes=1, expected=None, name="4711"):
 
 
 def diff(a, b, findings=(None, None), phases=(None, None)):
-    return changes.compared(numbers_of(a, "4711", phases[0]), numbers_of(b, "4733", phases[1]),
-                            *findings)
+    return changes.compare_jobs(read_numbers(a, "4711", phases[0]),
+                                read_numbers(b, "4733", phases[1]),
+                                *findings)
 
 
 def text(found, width=80, show_all=False):
-    return diff_text.as_text(found, "binary", LOG._replace(width=width), show_all)
+    return diff_text.format_comparison(found, "binary", LOG._replace(width=width), show_all)
 
 
 def flat(found):
@@ -49,7 +50,7 @@ def flat(found):
 
 
 def row(found, metric):
-    [one] = [one for one in (*found.changes, *found.open_ones) if one.metric == metric]
+    [one] = [one for one in (*found.changes, *found.uncertain) if one.metric == metric]
     return one
 
 
@@ -77,6 +78,18 @@ The same in both: 5 numbers.
 """ == text(diff(record(*SLOW), record(*FAST, name="4733")))
 
 
+def test_the_share_of_the_busiest_node_is_no_part_of_the_time_in_lustre():
+    """It is a row "time in write, busiest node", 100 % of the 23 s of the only node."""
+    def written(seconds):
+        return record(llite(write_bytes=GIB, write_calls=37, write=37,
+                            write_us=seconds * 1_000_000))
+
+    found = diff(written(23), written(41))
+    assert [(23.0, 41.0), (0.23, 0.41)] == [
+        (row(found, metric).a.low, row(found, metric).b.low)
+        for metric in ("time in Lustre", "time in Lustre, of node time")]
+
+
 def test_the_same_record_has_no_difference():
     """Also one with lower bounds, which are its own."""
     for found in (one_node()[0], many_nodes()[0]):
@@ -86,7 +99,7 @@ def test_the_same_record_has_no_difference():
 def test_what_was_not_there_and_what_is_no_more():
     found = diff(record(llite(open=23)), record(llite(mkdir=37)))
     assert ("from 0", "to 0") == tuple(
-        diff_text.ratio_text(*row(found, metric).ratio)
+        diff_text.format_ratio(*row(found, metric).ratio)
         for metric in ("calls of mkdir", "calls of open"))
     assert (ROSE, FELL) == (row(found, "calls of mkdir").direction,
                             row(found, "calls of open").direction)
@@ -112,16 +125,16 @@ def low(**values):
     (llite(open=46), llite(open=23), FELL, (0.5, 0.5)),
     (llite(open=23), low(open=46), ROSE, (2, inf)),
     (low(open=46), llite(open=23), FELL, (0, 0.5)),
-    (low(open=23), llite(open=46), OPEN, None),
-    (llite(open=46), low(open=23), OPEN, None),
-    (low(open=23), low(open=2300), OPEN, None),
-    (low(open=23), low(open=23), OPEN, None),
-    (llite(open=23), low(mkdir=1), OPEN, None),
+    (low(open=23), llite(open=46), UNCERTAIN, None),
+    (llite(open=46), low(open=23), UNCERTAIN, None),
+    (low(open=23), low(open=2300), UNCERTAIN, None),
+    (low(open=23), low(open=23), UNCERTAIN, None),
+    (llite(open=23), low(mkdir=1), UNCERTAIN, None),
 ], ids=["more", "fewer", "more, at least", "fewer, at least", "may be more", "may be fewer",
         "both may be any", "alike, or not", "none, or not"])
 def test_a_change_is_claimed_only_where_the_bounds_do_not_overlap(a, b, direction, ratio):
     [one] = [one for found in [diff(record(a), record(b, name="4733"))]
-             for one in (*found.changes, *found.open_ones) if one.metric == "calls of open"]
+             for one in (*found.changes, *found.uncertain) if one.metric == "calls of open"]
     assert direction == one.direction
     assert ratio is None or ratio == one.ratio
 
@@ -129,7 +142,7 @@ def test_a_change_is_claimed_only_where_the_bounds_do_not_overlap(a, b, directio
 def test_what_cannot_be_told_is_said():
     printed = text(diff(record(low(read_bytes=23 * MIB, read_calls=23)),
                         record(llite(read_bytes=37 * MIB, read_calls=37))))
-    assert "No difference that is certain.\nCannot be told, as >= may be more" in printed
+    assert "No difference that is certain.\nUncertain, since >= may be more" in printed
     assert re.search(r"  bytes read +>= 23\.0 MiB  37\.0 MiB\n", printed)
 
 
@@ -171,8 +184,8 @@ def test_what_the_storage_servers_counted_is_compared_between_its_bounds():
     found = diff(seen(23, 37, 5, False), seen(41, 43, 7, True))
     assert (ROSE, (41 / 37, 43 / 23)) == row(found, "RPCs, read, by its nodes")[5:7]
     assert (ROSE, (7 / 5, inf)) == row(found, "RPCs, read, at the servers")[5:7]
-    assert OPEN == row(diff(seen(23, 37, 0, False), seen(37, 41, 0, False)),
-                       "RPCs, read, by its nodes").direction
+    assert UNCERTAIN == row(diff(seen(23, 37, 0, False), seen(37, 41, 0, False)),
+                            "RPCs, read, by its nodes").direction
 
 
 def test_what_the_nodes_asked_mdts_for_is_not_0_where_that_is_not_known():
@@ -202,6 +215,15 @@ def test_amounts_stand_by_node_hour_where_nodes_differ():
     assert "the time of all nodes (100 s of 4711, 400 s of 4733)." in flat(found)
 
 
+def test_the_number_of_osts_is_no_amount_by_node_hour():
+    """They are as many in a longer run."""
+    a, b = record(llite(open=23)), record(llite(open=37), nodes=4)
+    for osts_used, of_job in ((1, a), (3, b)):
+        of_job["file_systems"][0]["balance"] = {"used": osts_used}
+    found = row(diff(a, b), "OSTs used")
+    assert (3, 3) == found.ratio and found.per_node_hour is None
+
+
 def test_nodes_that_are_missing_have_no_node_hours():
     """A mean over nodes of which one is not known would be none."""
     found = diff(record(llite(read_bytes=GIB)), record(llite(read_bytes=2 * GIB), nodes=2,
@@ -220,14 +242,14 @@ def test_equal_jobs_have_no_such_column():
 def test_two_parts_of_a_job():
     [whole, _] = several_file_systems()
     found = diff(whole, whole, phases=("stage", "solve" * 40))
-    assert ("to 0", "from 0") == tuple(diff_text.ratio_text(*row(found, metric).ratio)
+    assert ("to 0", "from 0") == tuple(diff_text.format_ratio(*row(found, metric).ratio)
                                        for metric in ("bytes read", "bytes written"))
     assert (23.0, 37.0) == row(found, "elapsed").a[:1] + row(found, "elapsed").b[:1]
 
 
 def test_a_part_that_is_not_there():
     with pytest.raises(LookupError):
-        numbers_of(one_node()[0], "4711", "solve")
+        read_numbers(one_node()[0], "4711", "solve")
 
 
 # -- findings ------------------------------------------------------------------------------------
@@ -239,12 +261,12 @@ def test_findings_come_and_go():
         [finding("small_writes"), finding("one_ost"), finding("flock")],
         [finding("one_ost"), finding("many_opens"), finding("flock", "home")]))
     assert [line for line in text(found).splitlines() if line.startswith("Finding")] == [
-        "Finding gone: scratch: the number of small_writes (small_writes, 4711)",
-        "Finding gone: scratch: the number of flock (flock, 4711)",
+        "Finding resolved: scratch: the number of small_writes (small_writes, 4711)",
+        "Finding resolved: scratch: the number of flock (flock, 4711)",
         "Finding new: scratch: the number of many_opens (many_opens, 4733)",
         "Finding new: home: the number of flock (flock, 4733)"]
     assert ["small_writes", "flock"] == [
-        one["id"] for one in json.loads(diff_text.as_json(found))["findings"]["gone"]]
+        one["id"] for one in json.loads(diff_text.format_json(found))["findings"]["resolved"]]
 
 
 # -- records of a release to come, and odd ones ----------------------------------------------------
@@ -293,7 +315,7 @@ def test_any_form_is_compared_as_far_as_it_goes(form, fs):
                                  "sources": fs}]
     found = diff(form, record(llite(open=37)))
     assert text(found, show_all=True)
-    json.loads(diff_text.as_json(found), parse_constant=pytest.fail)
+    json.loads(diff_text.format_json(found), parse_constant=pytest.fail)
 
 
 def test_hostile_names_are_harmless():
@@ -327,8 +349,8 @@ def test_the_other_way_round_it_is_the_mirror(a, b):
         assert (one.a, one.b) == (other.b, other.a)
         assert close(mirrored(one.ratio), other.ratio)
         assert changes.is_small(one) == changes.is_small(other)
-    assert [(one.file_system, one.metric, one.a, one.b) for one in there.open_ones] == [
-        (one.file_system, one.metric, one.b, one.a) for one in back.open_ones]
+    assert [(one.file_system, one.metric, one.a, one.b) for one in there.uncertain] == [
+        (one.file_system, one.metric, one.b, one.a) for one in back.uncertain]
     assert there.same == back.same
     assert [there.only_in["a"], there.only_in["b"]] == [back.only_in["b"], back.only_in["a"]]
 
@@ -336,7 +358,7 @@ def test_the_other_way_round_it_is_the_mirror(a, b):
 @settings(max_examples=examples(40), deadline=None)
 @given(jobs())
 def test_a_job_does_not_differ_from_itself(found):
-    assert [] == diff(found[0], found[0]).changes + diff(found[0], found[0]).open_ones
+    assert [] == diff(found[0], found[0]).changes + diff(found[0], found[0]).uncertain
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -344,8 +366,8 @@ def test_a_job_does_not_differ_from_itself(found):
 def test_no_line_of_a_comparison_is_wider_than_the_terminal(a, b, width):
     found = diff(a[0], b[0])
     assume(found.changes)
-    printed = diff_text.as_text(found, "binary", Screen(width, False, None), True)
-    assert [] == [line for line in printed.splitlines() if width_of(line) > width]
+    printed = diff_text.format_comparison(found, "binary", Screen(width, False, None), True)
+    assert [] == [line for line in printed.splitlines() if measure_width(line) > width]
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -366,7 +388,7 @@ def test_what_is_claimed_is_true_of_the_true_numbers(a, b, more_a, more_b, a_is_
 @given(jobs())
 def test_the_short_form_of_a_job_does_not_differ_from_the_whole(found):
     """What the accounting keeps has fewer numbers, and none that is another one."""
-    short = comment_reader.as_record(comment_reader.decode(accounting_comment.encode(found[0])))
+    short = comment_reader.make_record(comment_reader.decode(accounting_comment.encode(found[0])))
     assert [] == diff(found[0], short).changes
 
 
@@ -375,7 +397,7 @@ def test_what_the_short_form_has_as_one_is_not_compared():
     of_job = [one for number in range(40) for one in (
         llite(f"scratch{number}", read_bytes=23 + number, open=5),)]
     whole = record(*of_job, md_stats(close=23), md_stats("MDT0001", close=37))
-    short = comment_reader.as_record(comment_reader.decode(
+    short = comment_reader.make_record(comment_reader.decode(
         accounting_comment.encode(whole, 300)), "4733")
     assert any(fs["name"].endswith(" more)") for fs in short["file_systems"])
     found = diff(whole, short)
@@ -391,5 +413,5 @@ def test_a_mean_is_as_certain_as_its_total_and_its_calls(low, text):
     """23 reads of 851 bytes: as bounds.mark_of_mean has it, where ~ is not known at all."""
     form = record(llite(read_bytes=851, read_calls=23))
     form["file_systems"][0]["too_low"] = low
-    bounds = numbers_of(form, "A").numbers["scratch", "mean size, read"]
-    assert text == diff_text.bounds_text(bounds, "mean size, read", "binary")
+    bounds = read_numbers(form, "A").numbers["scratch", "mean size, read"]
+    assert text == diff_text.describe_bounds(bounds, "mean size, read", "binary")

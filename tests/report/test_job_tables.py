@@ -15,8 +15,8 @@ from test_job_totals import llite, osc, unread
 from trees import report as of_node
 
 from iostats.base import config
-from iostats.base.text import width_of
-from iostats.report import coverage, job_tables, node_sets
+from iostats.base.text import measure_width
+from iostats.report import header, job_tables, node_sets
 from iostats.totals.job_totals import Totals
 
 
@@ -27,18 +27,18 @@ def flat(text):
 
 def job(*reports, expected=None, job="4711", **choices):
     """(record, Config) of a job; `choices`: section_key=text, and labels."""
-    totals = Totals(job, len(reports) if expected is None else expected, fold=node_sets.folded)
+    totals = Totals(job, len(reports) if expected is None else expected, fold=node_sets.fold_nodes)
     for one in reports:
         totals.add(one)
     found = config.Config()
     found.labels.update(choices.pop("labels", {}))
     for name, text in choices.items():
-        found.take(name.replace("_", ".", 1), text, "the test")
-    return job_tables.labelled(totals.record(), found), found
+        found.set_value(name.replace("_", ".", 1), text, "the test")
+    return job_tables.add_labels(totals.record(), found), found
 
 
 def text(*reports, form="grid", long=False, **options):
-    return job_tables.text(*job(*reports, **options), form, long)
+    return job_tables.format_report(*job(*reports, **options), form, long)
 
 
 # Two nodes: 16 + 304 MiB read in 23 + 37 calls, 23 + 37 opens, 13 directories; `home` did nothing.
@@ -160,7 +160,7 @@ def test_what_is_not_known_is_an_empty_value_in_csv():
 def test_json_is_the_record_itself():
     """Indented, with labels and findings, ending with a newline; null for what is not known."""
     record, choices = job(*WHOLE, labels=LABELS)
-    printed = job_tables.text(record, choices, "json")
+    printed = job_tables.format_report(record, choices, "json")
     assert (None, {**record, "findings": []}) == (record["findings"], json.loads(printed))
     assert printed.startswith('{\n  "schema": 1,\n  "short": false,\n  "job": {\n    "id": "4711",')
     assert ["home", "BW Home"] == [fs["label"] for fs in record["file_systems"]]
@@ -190,7 +190,7 @@ No findings: too little is known to judge.
 note: 2 nodes have no numbers: every amount is a lower bound (>=)
 note: home: nid00002: llite: permission denied
 note: permission denied: root may read that, and users by the reader;
-  docs/install.md#who-may-read-the-counters
+  docs/how-to/install.md#who-may-read-the-counters
 """ == text(of_node("nid00001", [llite(read_bytes=37888, read_calls=1, open=23)]),
             of_node("nid00002", [llite(), unread("llite")._replace(file_system="home")]),
             form="plain", expected=frozenset(f"nid{n:05}" for n in (1, 2, 3, 4)))
@@ -245,7 +245,7 @@ def test_the_first_line_says_which_nodes_are_in_the_numbers(reports, expected, l
     nodes, missing, why = line.partition("; ")
     whole = (f"Job 4711 of alice: {nodes}, 00:31:07 from 1970-01-01 00:00:00{missing}{why}")
     printed = text(*reports, expected=expected)
-    assert whole == coverage.line(job(*reports, expected=expected)[0])
+    assert whole == header.format_line(job(*reports, expected=expected)[0])
     assert flat(printed).startswith(f"{whole} File data transfer statistics ")
 
 
@@ -254,7 +254,7 @@ def test_without_a_number_of_nodes_the_first_line_says_that_it_is_not_known():
     totals = Totals("4711")
     totals.add(WHOLE[0])
     assert ("Job 4711 of alice: 1 of ? nodes reported, 00:31:07 from 1970-01-01 00:00:00"
-            == coverage.line(totals.record()))
+            == header.format_line(totals.record()))
 
 
 def test_messages_that_were_refused_are_counted_at_the_end():
@@ -264,7 +264,7 @@ def test_messages_that_were_refused_are_counted_at_the_end():
     totals.add(WHOLE[1])
     totals.refuse("wrong secret")
     totals.refuse("wrong secret")
-    assert "note: messages refused: 1 unknown node, 2 wrong secret\n" in job_tables.text(
+    assert "note: messages refused: 1 unknown node, 2 wrong secret\n" in job_tables.format_report(
         totals.record(), config.Config())
 
 
@@ -411,7 +411,8 @@ def test_a_node_that_could_not_read_is_no_node_that_did_nothing():
 def test_wide_letters_take_two_columns():
     """The lines of the table stay where they are."""
     lines = text(of_node(deltas=[llite("日本スクラッチ123", read_bytes=23)])).split("\n")[2:7]
-    assert {len("+-------------------+-------------+--------------+")} == set(map(width_of, lines))
+    assert {len("+-------------------+-------------+--------------+")} == set(map(measure_width,
+                                                                                  lines))
     assert "| 日本スクラッチ123 | 23 bytes    | 0 bytes      |" == lines[3]
 
 
@@ -471,7 +472,7 @@ def test_a_name_in_markdown_is_no_html_no_link_and_no_cell(name, written):
 def test_json_too_prints_nothing_that_moves_the_cursor_or_turns_the_text(name):
     """JSON itself lets these pass; a program reads the same name."""
     record, choices = job(of_node(deltas=[llite(name)], user="J\u00f6rg"))
-    printed = job_tables.text(record, choices, "json")
+    printed = job_tables.format_report(record, choices, "json")
     assert all(c.isprintable() or c == "\n" for c in printed) and "J\u00f6rg" in printed
     assert name == json.loads(printed)["file_systems"][0]["name"]
 
@@ -479,7 +480,7 @@ def test_json_too_prints_nothing_that_moves_the_cursor_or_turns_the_text(name):
 def test_json_keeps_every_name_as_it_is():
     """Programs compare names; JSON itself escapes what a terminal would take."""
     record, choices = job(of_node(deltas=[llite("\x1b[2Jevil")]))
-    printed = job_tables.text(record, choices, "json")
+    printed = job_tables.format_report(record, choices, "json")
     assert "\x1b" not in printed
     assert "\x1b[2Jevil" == json.loads(printed)["file_systems"][0]["name"]
 
@@ -508,7 +509,7 @@ def test_the_storage_servers_numbers_stand_below_the_nodes():
     record, choices = job(*WHOLE)
     record = with_harvest(record, at_servers(open=(60, 0.061), rename=(3, None),
                                              samedir_rename=(3, None)), final=False)
-    found = job_tables.text(record, choices, "plain", long=True)
+    found = job_tables.format_report(record, choices, "plain", long=True)
     assert """\
 The nodes and the storage servers compared:
 snx11001      Application    Network  OSS and MDS
@@ -535,10 +536,10 @@ def test_what_the_page_cache_has_saved_is_told_where_both_numbers_stand():
     [fs] = [fs for fs in record["file_systems"] if fs["name"] == "snx11001"]
     fs["network"]["read_bytes"] = 80 * 2**20
     why = "snx11001: 75 % of what was read did not come over the network\n"
-    assert why not in job_tables.text(record, choices, "plain")
+    assert why not in job_tables.format_report(record, choices, "plain")
     record = with_harvest(record, at_servers())
-    assert f"note: {why}" in job_tables.text(record, choices, "plain")
-    assert 1 == job_tables.text(record, choices, "plain", long=True).count(why)
+    assert f"note: {why}" in job_tables.format_report(record, choices, "plain")
+    assert 1 == job_tables.format_report(record, choices, "plain", long=True).count(why)
 
 
 def moment(seconds):
@@ -550,7 +551,7 @@ def test_a_job_that_no_node_has_reported_is_told_from_the_servers_alone():
     record, choices = job(expected=4)
     record = with_harvest(record, at_servers(low=True, open=(60, None), rename=(3, None),
                                              samedir_rename=(3, None)))
-    found = job_tables.text(record, choices, "plain").splitlines()
+    found = job_tables.format_report(record, choices, "plain").splitlines()
     assert "Job 4711: no node has reported: numbers from the storage servers" == found[0]
     assert ("Sweeps of the storage servers saw I/O of it from 2026-11-21 01:36:41 to 2026-11-21 "
             "01:37:41. At the storage servers, under this job's id: snx11001 OSS and MDS "
@@ -569,7 +570,7 @@ def test_what_a_batch_system_tells_of_a_job_of_the_servers_is_in_its_report():
     record["job"].update(user="alice", started=1_795_225_000.0, ended=1_795_225_100.0,
                          elapsed_s=100.0)
     record["batch"] = batch()
-    found = flat(job_tables.text(with_harvest(record, at_servers()), choices, "plain"))
+    found = flat(job_tables.format_report(with_harvest(record, at_servers()), choices, "plain"))
     assert found.startswith(
         "Job 4711 (halo) of alice, partition normal: COMPLETED, no node has reported: numbers from "
         "the storage servers, 00:01:40 from 2026-11-21 01:36:40 At the storage servers, ")
@@ -581,8 +582,8 @@ def test_sweeps_over_the_end_of_summer_time(utc, monkeypatch):
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     time.tzset()
     record, choices = job(expected=4)
-    found = job_tables.text(with_harvest(record, at_servers(), began=1_792_889_400.0,
-                                         ended=1_792_890_600.0), choices, "plain")
+    found = job_tables.format_report(with_harvest(record, at_servers(), began=1_792_889_400.0,
+                                                  ended=1_792_890_600.0), choices, "plain")
     assert "from 2026-10-25 02:50:00 CEST to 2026-10-25 02:10:00 CET." in flat(found)
 
 
@@ -596,20 +597,21 @@ def test_sweeps_over_the_end_of_summer_time(utc, monkeypatch):
 def test_the_first_line_names_the_job_and_how_it_ended(fields, state):
     found = job(*WHOLE)[0].replaced(batch=batch(**fields))
     assert (f"Job 4711 (halo) of alice, partition normal: {state}2 nodes, 00:31:07 from "
-            "1970-01-01 00:00:00") == coverage.line(found)
+            "1970-01-01 00:00:00") == header.format_line(found)
 
 
 def test_what_is_unknown_is_not_in_the_first_line():
     found = job(WHOLE[0])[0].replaced(batch=batch(name="", partition="", outcome=""))
     found["job"].update(user=None, started=None)
-    assert "Job 4711: 1 node, 00:31:07" == coverage.line(found)
+    assert "Job 4711: 1 node, 00:31:07" == header.format_line(found)
     found["job"]["elapsed_s"] = None
-    assert "Job 4711: 1 node" == coverage.line(found)
+    assert "Job 4711: 1 node" == header.format_line(found)
 
 
 def test_a_first_line_that_is_too_long_is_two():
     found, choices = job(*WHOLE)
-    lines = job_tables.text(found.replaced(batch=batch(name="x" * 64)), choices).splitlines()
+    lines = job_tables.format_report(found.replaced(batch=batch(name="x" * 64)),
+                                     choices).splitlines()
     assert ["Job 4711 (" + "x" * 39 + "+) of alice, partition normal:",
             "  COMPLETED, 2 nodes, 00:31:07 from 1970-01-01 00:00:00"] == lines[:2]
 
@@ -619,10 +621,44 @@ def test_of_many_targets_the_busiest_are_named():
     fs = {**at_servers(), "targets": {f"OST{number:04x}": {"write_bytes": number << 20}
                                       for number in range(1, 12)}}
     for long, count in ((False, 8), (True, 11)):
-        found = job_tables.text(with_harvest(record, fs), choices, "plain", long=long).splitlines()
+        found = job_tables.format_report(with_harvest(record, fs), choices, "plain",
+                                         long=long).splitlines()
         names = [line.replace("snx11001", "").split()[0] for line in found if " OST0" in line]
         assert [f"OST{number:04x}" for number in range(11, 11 - count, -1)] == names
         assert long is ("(3 more with --long)" not in found)
+
+
+def test_what_each_program_did_is_a_table_of_its_own():
+    """Beside the nodes' numbers, too; the one with most bytes first."""
+    record, choices = job(*WHOLE)
+    fs = {**at_servers(), "programs": {"tar": {"read_bytes": 23 << 20, "open": 5},
+                                       "solve": {"write_bytes": 37 << 20, "open": 41}}}
+    text = job_tables.format_report(with_harvest(record, fs), choices, "plain")
+    assert """\
+By program:
+File System    Program        Read    Written    Operations
+snx11001       solve       0 bytes   37.0 MiB            41
+snx11001       tar        23.0 MiB    0 bytes             5
+""" in text
+    assert "By program" not in job_tables.format_report(with_harvest(record, at_servers()), choices)
+
+
+def test_what_each_step_did_is_a_table_in_the_order_of_steps():
+    """As Slurm numbers them; an id without a step is last."""
+    record, choices = job(*WHOLE)
+    fs = {**at_servers(), "steps": {
+        "10": {"write_bytes": 37 << 20}, "2": {"write_bytes": 23 << 20, "open": 5},
+        "batch": {"read_bytes": 7 << 20}, "(unknown)": {"write_bytes": 53 << 20}}}
+    text = job_tables.format_report(with_harvest(record, fs), choices, "plain")
+    assert """\
+By step:
+File System    Step          Read    Written    Operations
+snx11001       batch      7.0 MiB    0 bytes             0
+snx11001       2          0 bytes   23.0 MiB             5
+snx11001       10         0 bytes   37.0 MiB             0
+snx11001       (unknown)  0 bytes   53.0 MiB             0
+""" in text
+    assert "By step" not in job_tables.format_report(with_harvest(record, at_servers()), choices)
 
 
 def test_of_very_many_targets_some_are_named_and_the_others_counted():
@@ -631,16 +667,18 @@ def test_of_very_many_targets_some_are_named_and_the_others_counted():
                                       for number in range(1, 1001)}}
     for long, said in ((False, "(992 more with --format json)"),
                        (True, "(976 more with --format json)")):
-        found = job_tables.text(with_harvest(record, fs), choices, "plain", long=long).splitlines()
+        found = job_tables.format_report(with_harvest(record, fs), choices, "plain",
+                                         long=long).splitlines()
         assert said in found and len(found) < 60
-    found = job_tables.text(with_harvest(record, fs), choices, "markdown", long=True)
+    found = job_tables.format_report(with_harvest(record, fs), choices, "markdown", long=True)
     assert 1000 == found.count("| OST")
 
 
 def test_csv_has_the_servers_numbers_as_a_layer_of_their_own():
     record, choices = job(*WHOLE)
     record = with_harvest(record, at_servers(low=True, open=(60, 0.061)))
-    rows = [row[1:] for row in csv.reader(io.StringIO(job_tables.text(record, choices, "csv")))
+    rows = [row[1:]
+            for row in csv.reader(io.StringIO(job_tables.format_report(record, choices, "csv")))
             if row[2] == "servers"]
     assert [["snx11001", "servers", "read_bytes", "42991616", "1", "0"],
             ["snx11001", "servers", "write_bytes", "0", "1", "0"],
@@ -652,7 +690,8 @@ def test_csv_has_the_servers_numbers_as_a_layer_of_their_own():
 def test_a_column_that_is_no_operation_is_unknown_and_not_zero():
     """[report] columns may name what a later release of Lustre counts."""
     record, choices = job(*WHOLE)
-    choices["report.columns"] = ["open", "teleport"]
-    rows = [line.split() for line in job_tables.text(record, choices, "plain").splitlines()]
+    choices.report.columns = ["open", "teleport"]
+    rows = [line.split()
+            for line in job_tables.format_report(record, choices, "plain").splitlines()]
     assert ["open", "teleport"] in [row[2:] for row in rows]
     assert {"-"} == {row[-1] for row in rows if row[:1] == ["snx11001"] and len(row) == 3}

@@ -12,7 +12,7 @@ from trees import report as of_node
 
 from iostats.base.config import Config
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS
-from iostats.report import coverage, job_tables, node_sets
+from iostats.report import header, job_tables, node_sets
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 def text(*reports, form="plain", long=False, explain=False, **options):
-    return job_tables.text(*job(*reports, **options), form, long, explain)
+    return job_tables.format_report(*job(*reports, **options), form, long, explain)
 
 
 def md_stats(target="MDT0000", lower_bound=False, **values):
@@ -101,6 +101,9 @@ Per node           least   median      most  busiest
   writes               4        4        37  nid00001
   open                 0        0         3  nid00001
   mkdir                0        0         2  nid00002
+  time in read       0 s      0 s    46.0 s  nid00001
+  time in mkdir      0 s      0 s   5.00 ms  nid00002
+  time in open       0 s      0 s   3.00 ms  nid00001
 Marks: - unknown
 scratch: 43 % of what was read did not come over the network
 scratch: 2.0 MiB were written and not yet sent at the end
@@ -253,7 +256,7 @@ File data transfer statistics for this job:
 | scratch       | -           | -            |
 +---------------+-------------+--------------+
 No findings: too little is known to judge.
-Metadata requests by MDT (rates per second and node; the peak of one node):
+Metadata requests by MDT (rates per second and node):
 scratch    Requests  Average  Peak  Peak node  Most
   MDT0000       100      1.0   1.0  nid00001   close 50, create 30, getattr 20
   MDT0001       300      3.0   3.0  nid00001   setattr 300
@@ -262,7 +265,7 @@ note: scratch: nid00001: llite: permission denied
 note: scratch: nid00001: mdc: permission denied
 note: scratch: nid00001: osc: permission denied
 note: permission denied: root may read that, and users by the reader;
-  docs/install.md#who-may-read-the-counters
+  docs/how-to/install.md#who-may-read-the-counters
 """ == text(*ORDINARY, form="grid")
 
 
@@ -353,7 +356,9 @@ def test_with_a_node_missing_every_amount_is_marked():
       "bytes read ~ 0 bytes ~ 0 bytes >= 23.0 MiB nid00001", "reads ~ 0 ~ 0 >= 23 nid00001",
       "bytes written ~ 4.0 MiB ~ 4.0 MiB >= 37.0 MiB nid00001",
       "writes ~ 4 ~ 4 >= 37 nid00001", "open ~ 0 ~ 0 >= 3 nid00001",
-      "mkdir ~ 0 ~ 0 >= 2 nid00002"}),
+      "mkdir ~ 0 ~ 0 >= 2 nid00002", "time in read ~ 0 s ~ 0 s >= 46.0 s nid00001",
+      "time in mkdir ~ 0 s ~ 0 s >= 5.00 ms nid00002",
+      "time in open ~ 0 s ~ 0 s >= 3.00 ms nid00001"}),
     (osc("OST0003", lower_bound=True),
      {"read, over the network >= 13.0 MiB >= 13 ~ 1.0 MiB >= 133.1 KiB/s",
       "write, over the network >= 38.0 MiB >= 18 ~ 2.1 MiB >= 389.1 KiB/s",
@@ -419,7 +424,8 @@ def test_rates_of_a_job_that_did_nothing_are_left_out():
 
 def test_missing_nodes_are_folded_by_their_reasons():
     """One line, in the batch system's notation."""
-    totals = Totals("4711", frozenset(f"nid{n:05}" for n in range(1, 11)), fold=node_sets.folded)
+    totals = Totals("4711", frozenset(f"nid{n:05}" for n in range(1, 11)),
+                    fold=node_sets.fold_nodes)
     totals.add(of_node("nid00001", [proved(llite(open=23))]))
     for name in ("nid00002", "nid00003", "nid00007"):
         totals.add(of_node(name, reason="no start"))
@@ -428,8 +434,8 @@ def test_missing_nodes_are_folded_by_their_reasons():
     assert ("Job 4711 of alice: 1 of 10 nodes reported, 00:01:00 from 2026-11-21 01:36:40; "
             "missing: nid[00002-00003,00007] (no start), "
             "nid[00004-00005] (refused: not authenticated), nid[00006,00008-00010] (no report)"
-            ) == coverage.line(totals.record())
-    found = job_tables.text(totals.record(), Config(), "plain")
+            ) == header.format_line(totals.record())
+    found = job_tables.format_report(totals.record(), Config(), "plain")
     assert "note: 9 nodes have no numbers: every amount is a lower bound (>=)\n" in found
     assert "note: messages refused: 2 not authenticated\n" in found
 
@@ -440,7 +446,7 @@ def test_a_node_that_was_refused_and_then_taken_is_not_missing():
     totals.refuse("not authenticated", "nid00001")
     totals.add(of_node("nid00001", [llite(open=23)]))
     assert ("Job 4711 of alice: 1 node, 00:01:00 from 2026-11-21 01:36:40"
-            == coverage.line(totals.record()))
+            == header.format_line(totals.record()))
 
 
 # -- --explain -----------------------------------------------------------------------------------
@@ -466,7 +472,7 @@ def test_every_column_is_explained():
             "(llite open, samples; calls)") == lines[8]
     assert [*(" ".join(line.split()) for line in EXPLAIN_ALWAYS), (
         "How much of the numbers on scratch is the nodes' own I/O (daemons, health checks) is not "
-        "known: no prolog and epilog have seen these nodes without a job.")] == lines[10:]
+        "known: no prolog and epilog measured these nodes without a job.")] == lines[10:]
 
 
 def test_a_column_that_the_site_chose_is_explained_where_nothing_happened():
@@ -499,3 +505,21 @@ def test_the_sentence_names_the_file_systems_that_it_is_of():
     printed = text(of_node(deltas=[llite(open=1), llite("home"), proved(llite("archive"))]),
                    explain=True, labels={"scratch": "BW Scratch"})
     assert "  On BW Scratch, home the counter files show no start time (Lustre up to" in printed
+
+
+def test_other_counters_are_named_in_words():
+    """Those of disks and of a site's own source, by text and page; the record has the names."""
+    report = of_node("nid00001", [
+        llite(read_bytes=23 * MIB, read_calls=23),
+        Delta("cgroup_io", "local disks", "", "", {
+            "nvme0n1_write_bytes": 37 * MIB, "nvme0n1_writes": 41}, False, "")], elapsed_s=100.0)
+    assert """\
+Other counters:
++---------------+--------------+------------------------+----------+
+| File System   | Counter      | Metric                 |    Total |
++===============+==============+========================+==========+
+| local disks   | job's cgroup | nvme0n1: bytes written | 37.0 MiB |
++---------------+--------------+------------------------+----------+
+| local disks   | job's cgroup | nvme0n1: writes        |       41 |
++---------------+--------------+------------------------+----------+
+""" in text(report, form="grid")

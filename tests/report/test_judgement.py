@@ -14,12 +14,17 @@ from test_why_parts import at_servers
 
 from iostats.base.config import Config
 from iostats.report import job_tables
-from iostats.report.html.answer import answer_of as verdict_of
-from iostats.report.html.page import page
-from iostats.report.json_and_csv import as_json
+from iostats.report.html.page import make_answer as verdict_of
+from iostats.report.html.page import make_page
+from iostats.report.json_and_csv import format_json
 from iostats.report.screen import LOG
-from iostats.report.why import answer, causes, headline
-from iostats.report.why.cause import main_cause
+from iostats.report.why import answer, causes
+from iostats.report.why.cause import (
+    format_headline,
+    format_headline_sentence,
+    main_cause,
+    make_headline_form,
+)
 from iostats.totals.record import Record
 
 pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
@@ -27,25 +32,26 @@ CONFIG = Config()
 
 
 def labelled(record):
-    return job_tables.labelled(record, CONFIG)
+    return job_tables.add_labels(record, CONFIG)
 
 
 def why_text(record, over_time=None, like=()):
-    found = answer.answer_of(record, over_time, like, CONFIG)
-    return " ".join(" ".join(answer.lines(found, LOG, {}, "binary")).split())
+    found = answer.make_answer(record, over_time, like, CONFIG)
+    return " ".join(" ".join(answer.format_answer(found, LOG, {}, "binary")).split())
 
 
 def why_json(record, over_time=None, like=()):
-    return json.loads(as_json(answer.as_form(answer.answer_of(record, over_time, like, CONFIG))))
+    return json.loads(format_json(answer.as_form(answer.make_answer(record, over_time, like,
+                                                                    CONFIG))))
 
 
 def report_text(record):
-    return " ".join(job_tables.text(record, CONFIG).split())
+    return " ".join(job_tables.format_report(record, CONFIG).split())
 
 
 def page_of(record, over_time=None, like=()):
-    found = causes.judgement_of(record, CONFIG, over_time, like)
-    return page(record, CONFIG, found.findings, found.causes, over_time)
+    found = causes.judge_record(record, CONFIG, over_time, like)
+    return make_page(record, CONFIG, found.findings, found.causes, over_time)
 
 
 # -- a cost that was not measured ------------------------------------------------------------------
@@ -67,7 +73,7 @@ def test_a_cost_that_was_not_measured_is_printed_nowhere():
         assert "50" not in re.findall(r"(\d+) %", text) and "of the run time" not in text
     [cause] = why_json(record)["causes"]
     assert (None, "low") == (cause["cost"], cause["confidence"]) and "weight" not in cause
-    printed = json.loads(job_tables.text(record, CONFIG, "json"))
+    printed = json.loads(job_tables.format_report(record, CONFIG, "json"))
     assert {"kind": "own_pattern", "headline": "Small writes may have slowed this job",
             "confidence": "low", "cost": None} == printed["main_cause"]
     [finding] = printed["findings"]
@@ -108,19 +114,19 @@ def test_a_cost_is_all_of_the_calls_one_after_the_other():
 # -- one judgement ---------------------------------------------------------------------------------
 
 def test_a_pattern_is_no_finding_where_the_time_was_not_in_lustre():
-    """6 s of 100 s in small writes: more than [advice] from_percent, and hardly anything."""
+    """6 s of 100 s in small writes: more than [findings] from_percent, and hardly anything."""
     record = labelled(job([Work().moves("write", 60_000 * 700, 700, 100)], 100.0, True))
     expected = "Lustre was not the bottleneck: at most 6.0 % of node time (confidence: high)."
     for text in (report_text(record), why_text(record)):
         assert expected in text and "60,000 writes" not in text
-    assert [] == json.loads(job_tables.text(record, CONFIG, "json"))["findings"]
+    assert [] == json.loads(job_tables.format_report(record, CONFIG, "json"))["findings"]
 
 
 def test_what_harms_others_is_a_finding_all_the_same():
-    """600,000 stat() of 1 us in 100 s: 6,000 a second at one MDT."""
-    record = labelled(job([Work().calls(getattr=600_000, us=1)], 100.0, True))
+    """1,250,000 stat() of 1 us by each of four nodes in 100 s: 50,000 a second at one MDT."""
+    record = labelled(job([Work().calls(getattr=1_250_000, us=1)] * 4, 100.0, True))
     text = report_text(record)
-    assert text.index("Lustre was not the bottleneck") < text.index("MDT0000 was asked 600,000")
+    assert text.index("Lustre was not the bottleneck") < text.index("MDT0000 was asked 5,000,000")
 
 
 def test_calls_that_are_not_counted_are_no_time_elsewhere():
@@ -134,7 +140,7 @@ def test_calls_that_are_not_counted_are_no_time_elsewhere():
 
 
 def test_a_job_that_is_too_short_to_judge_is_judged_by_none():
-    """23 s, where [advice] from_seconds is 60."""
+    """23 s, where [findings] from_seconds is 60."""
     record = labelled(job([Work().moves("write", 41_000 * 700, 700, 100)], 23.0, True))
     expected = "the job was too short to judge (less than 60 s)"
     assert f"No findings: {expected}." in report_text(record)
@@ -166,14 +172,14 @@ def test_where_nothing_was_read_that_is_the_reason(own, reason):
 
 def agree(record, over_time=None, like=()):
     """Hold that all that is shown of a job is of one judgement, and what it is made of."""
-    judgement = causes.judgement_of(record, CONFIG, over_time, like)
+    judgement = causes.judge_record(record, CONFIG, over_time, like)
     cause = main_cause(judgement.causes)
     form, text = why_json(record, over_time, like), why_text(record, over_time, like)
     verdict, shown = verdict_of(record, judgement.causes), page_of(record, over_time, like)
     if cause is None:
         assert form["main_cause"] is None and "(confidence:" not in text
     else:
-        head = headline.headline(cause)
+        head = format_headline(cause)
         assert (cause.kind, head, cause.confidence) == tuple(form["main_cause"][name] for name in (
             "kind", "headline", "confidence"))
         assert f" {head}" in text.split(" 1. ")[0] and (
@@ -192,11 +198,11 @@ def report_agrees(record):
     """The same of a report, which has the record alone."""
     judgement = agree(record)
     cause, text = main_cause(judgement.causes), report_text(record)
-    printed = json.loads(job_tables.text(record, CONFIG, "json"))
-    assert printed["main_cause"] == json.loads(json.dumps(headline.as_form(cause)))
+    printed = json.loads(job_tables.format_report(record, CONFIG, "json"))
+    assert printed["main_cause"] == json.loads(json.dumps(make_headline_form(cause)))
     assert [one["id"] for one in printed["findings"]] == [one.id for one in judgement.findings]
     assert text.count("(confidence:") == (cause is not None)
-    assert cause is None or " ".join(headline.line(cause).split()) in text
+    assert cause is None or " ".join(format_headline_sentence(cause).split()) in text
     patterns = {one["finding"] for one in (found.about for found in judgement.causes)
                 if "finding" in one}
     assert patterns <= {one.id for one in judgement.findings}

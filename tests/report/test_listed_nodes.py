@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from iostats.report import listing, node_fields, node_list
+from iostats.report import listing, node_list
 from iostats.report.listing import NumberForm
 
 TIB = 1 << 40
@@ -13,13 +13,13 @@ TIB = 1 << 40
 
 def row(node="nid001", low=23, at_most=(), lower_bound=False, notes=(), **fields):
     return {"node": node, "nids": ["10.0.0.1@o2ib"], "nid_count": 1, "file_systems": ["scratch"],
-            **dict.fromkeys(node_fields.METRICS, low),
+            **dict.fromkeys(node_list.METRICS, low),
             "at_most": None if lower_bound else dict(at_most), "lower_bound": lower_bound,
             "notes": list(notes), **fields}
 
 
 def text(one, name, **how):
-    return node_list.cell(one, node_fields.TABLE.field_of(name, ""), NumberForm(**how))
+    return node_list.format_cell(one, node_list.TABLE.find_field(name, ""), NumberForm(**how))
 
 
 @pytest.mark.parametrize("low, high, how, shown", [
@@ -49,19 +49,22 @@ def test_what_is_not_known_is_a_dash_and_nothing_is_0():
 def test_each_reason_is_one_note_with_its_first_nodes():
     rows = [row(f"nid{number}", lower_bound=True, notes=["oss1: its counters began again"])
             for number in range(7)]
-    assert ["note: nid0 nid1 nid2 nid3 nid4 and 2 more: oss1: its counters began again: lower "
-            "bounds (>=)"] == list(node_list.notes(rows, None))
-    assert ["note: nid9: no such node"] == list(node_list.notes(
+    reason = "note: oss1: its counters began again: lower bounds (>=) of"
+    assert [f"{reason} all nodes"] == list(node_list.list_notes(rows, None))
+    assert [f"{reason} nid0, nid1, nid2, nid3, nid4 and 2 more"] == list(
+        node_list.list_notes([*rows, row("nid9")], None))
+    assert ["note: nid9: no such node"] == list(node_list.list_notes(
         [row("nid9", low=None, notes=["no such node"])], None))
-    assert [] == list(node_list.notes([row()], None))
+    assert [] == list(node_list.list_notes([row()], None))
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_a_narrow_terminal_leaves_out_columns_and_no_digits(width):
     rows = [row("nid00017", low=12 * TIB // 10, at_most={"read_bytes": 14 * TIB // 10})]
-    columns = node_fields.TABLE.columns_of(node_fields.DEFAULT)
-    found, without = node_list.fitting(rows, columns, NumberForm(), width)
+    columns = node_list.TABLE.parse_columns(node_list.DEFAULT)
+    found, without = listing.fit_columns(
+        rows, columns, node_list.make_formatter(NumberForm()), width, node_list.DISPENSABLE)
     assert len(found) + len(without) == len(columns)
-    lines = list(listing.table(rows, found, node_list.cell_of(NumberForm())))
+    lines = list(listing.format_table(rows, found, node_list.make_formatter(NumberForm())))
     assert "1.2-1.4 TiB" in lines[-1] and "nid00017" in lines[-1]
     assert width < 80 or max(map(len, lines)) <= width + 1

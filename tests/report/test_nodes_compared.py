@@ -6,7 +6,7 @@ import pytest
 from test_by_node_tables import BEGAN, by_node, file_system, io_of
 from test_client_vs_server import ALL, MIB, harvest, nodes
 
-from iostats.report.client_vs_server import compared, nodes_compared
+from iostats.report.client_vs_server import compare_nodes, compare_sides
 
 NO_ID = "requests without a job's id, or with another one (read-ahead, the kernel's threads, the " \
         "nodes' own services)"
@@ -25,7 +25,7 @@ def whole(bounds=SAME, there=None, of_nodes=(), later=None, before="", **network
 
 
 def notes(record):
-    [fs] = nodes_compared(record).file_systems
+    [fs] = compare_nodes(record).file_systems
     return fs.notes
 
 
@@ -75,8 +75,9 @@ def test_without_an_upper_bound_nothing_is_too_much():
 
 def test_nodes_that_say_less_or_more_than_the_storage_servers():
     """And the times are no reason."""
-    assert ["the nodes say that 2.0 MiB were read over the network, the storage servers at least "
-            "3.0 MiB", "the nodes say that 41.0 MiB were written over the network, the storage "
+    assert ["the nodes report that 2.0 MiB were read over the network, the storage servers at "
+            "least 3.0 MiB",
+            "the nodes report that 41.0 MiB were written over the network, the storage "
             "servers at most 38.0 MiB"] == notes(whole(RANGE, read_bytes=2 * MIB,
                                                        write_bytes=41 * MIB))
 
@@ -141,9 +142,9 @@ def test_what_came_and_was_asked_for_by_no_program():
 def test_nodes_that_know_of_another_job_are_believed():
     """Then the bounds are of both, and no reason is certain."""
     record = whole(RANGE, harvest(write_bytes=33 * MIB), {"shared": {"nid1": 1}})
-    found = nodes_compared(record)
+    found = compare_nodes(record)
 
-    assert found.notes == ["the nodes say that other jobs were on 1 of them when it ended, the "
+    assert found.notes == ["the nodes report that other jobs were on 1 of them when it ended, the "
                            "batch system that it had them alone: what those did is in these "
                            "numbers"]
     assert found.file_systems[0].notes[0].endswith(f"it may be {NO_ID}; or other jobs on the nodes")
@@ -153,7 +154,7 @@ def test_a_difference_of_nodes_and_servers_is_of_ids_where_nobody_else_was_there
     """The same note without exports, and with those that do not agree, leaves it open."""
     def why(by_node_):
         record = {**whole(), "by_node": by_node_}
-        [fs] = compared(record, harvest(read_bytes=3 * MIB), ALL).file_systems
+        [fs] = compare_sides(record, harvest(read_bytes=3 * MIB), ALL).file_systems
         return fs.notes[-1].partition("it may be ")[2]
     no_id = "RPCs that carried no job's id, or another one (read-ahead, the kernel's threads)"
 
@@ -166,13 +167,13 @@ def test_a_difference_of_nodes_and_servers_is_of_ids_where_nobody_else_was_there
 def test_notes_are_made_once():
     """Also of a record that is compared again."""
     record = whole(RANGE, harvest(write_bytes=33 * MIB), {"shared": {"nid1": 1}}, read_bytes=0)
-    once = nodes_compared(record)
+    once = compare_nodes(record)
 
     assert len(once.notes) == 1 and len(once.file_systems[0].notes) == 2
-    assert once == nodes_compared({**record, "by_node": once})
+    assert once == compare_nodes({**record, "by_node": once})
 
 
 def test_a_record_without_bounds_stays_as_it_is():
     none = by_node(why_none="it shared node7 with another job")
-    assert nodes_compared({**whole(), "by_node": none}) == none
-    assert nodes_compared({**whole(), "by_node": None}) is None
+    assert compare_nodes({**whole(), "by_node": none}) == none
+    assert compare_nodes({**whole(), "by_node": None}) is None

@@ -1,5 +1,6 @@
 """
-docs/peers.md: what iostats says of the three jobs is what it says of their records today.
+docs/explanation/peers.md: what iostats says of the three jobs is what it says of their records
+today.
 """
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from trees import ROOT
 
 from iostats.base.config import Config
 from iostats.cli import report
-from iostats.cli.record_file import records_in
-from iostats.report.advice.findings import findings_of, looked_at
+from iostats.cli.record_file import read_records
+from iostats.report.findings.evaluate import find_problems, list_checks
 
-PAGE = ROOT / "docs" / "peers.md"
+PAGE = ROOT / "docs" / "explanation" / "peers.md"
 JOBS = ("small_writes", "metadata_storm", "healthy")
 
 
@@ -48,9 +49,9 @@ def test_our_row_is_made_of_the_findings():
     """The numbers that triggered them; of the healthy job what was looked at."""
     config, cells = Config(), []
     for job in JOBS:
-        [record] = records_in(str(ROOT / "tests" / "data" / "jobs" / f"{job}.json"))
-        found = findings_of(record, config)
-        cells.append("; ".join(one.number for one in found) or looked_at(record, config))
+        [record] = read_records(str(ROOT / "tests" / "data" / "jobs" / f"{job}.json"))
+        found = find_problems(record, config)
+        cells.append("; ".join(one.number for one in found) or list_checks(record, config))
     assert [f"| iostats | {' | '.join(cells)} | run: above |"] == [
         line for line in page().splitlines() if line.startswith("| iostats ")]
     assert cells[0].startswith("23,000,000 writes of 370 bytes on average, 61 %")

@@ -21,7 +21,7 @@ from test_record import written
 from trees import report as of_node
 
 from iostats.base.config import Config
-from iostats.base.text import width_of
+from iostats.base.text import measure_width
 from iostats.report import job_tables
 from iostats.report.screen import Screen
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
@@ -78,7 +78,7 @@ def several_file_systems():
     """Two in use, of which one has a hostile name of 4 kB, and three on which nothing was done."""
     return job(of_node(deltas=[
         *small_writes(), llite("日本" + "x" * 4000, read_bytes=23, read_calls=1),
-        *(llite(name) for name in ("home", "apps", "archive"))], elapsed_s=61.0,
+        *(llite(name) for name in ("home", "apps", "archive"))], elapsed_s=61.0, cpus=1,
         phases=[ReportedPhase("stage", 23.0, [llite(read_bytes=TIB)]),
                 ReportedPhase("solve" * 40, 37.0, [llite(write_bytes=41 * GIB, open=1_237)])]))
 
@@ -106,7 +106,7 @@ JOBS = {"one_node": one_node, "many_nodes": many_nodes,
 
 
 def screen_of(found, width, is_ascii=False, form="grid", paint=None):
-    return job_tables.text(*found, form, True, False, Screen(width, is_ascii, paint))
+    return job_tables.format_report(*found, form, True, False, Screen(width, is_ascii, paint))
 
 
 # -- whole screens -------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_a_job_of_one_file_system_is_one_screen(name):
 
 
 def test_a_log_is_as_wide_as_a_terminal_of_80_columns():
-    assert job_tables.text(*many_nodes(), "grid", True) == screen_of(many_nodes(), 80)
+    assert job_tables.format_report(*many_nodes(), "grid", True) == screen_of(many_nodes(), 80)
 
 
 def test_colours_change_no_word_and_no_width():
@@ -196,7 +196,7 @@ def jobs(draw):
 def test_no_line_is_wider_than_the_screen(found, width, is_ascii, form):
     """Of a terminal; and nothing in them moves its cursor."""
     printed = screen_of(found, width, is_ascii, form=form)
-    assert [] == [line for line in printed.splitlines() if width_of(line) > width]
+    assert [] == [line for line in printed.splitlines() if measure_width(line) > width]
     assert "\x1b" not in printed
 
 
@@ -205,8 +205,8 @@ def test_no_line_is_wider_than_the_screen(found, width, is_ascii, form):
 def test_every_part_of_the_schema_fits_the_screen(found, width):
     """Events, phases, the storage servers' numbers, and all that is not known."""
     config = Config()
-    printed = screen_of((job_tables.labelled(written(found), config), config), width)
-    assert [] == [line for line in printed.splitlines() if width_of(line) > width]
+    printed = screen_of((job_tables.add_labels(written(found), config), config), width)
+    assert [] == [line for line in printed.splitlines() if measure_width(line) > width]
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -7,7 +7,7 @@ import pytest
 import tabulate
 
 from iostats.report.screen import LOG, Screen
-from iostats.report.text_table import table
+from iostats.report.text_table import format_table
 
 TABULATE_NAMES = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
@@ -18,8 +18,8 @@ TABULATE_NAMES = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
     ("plain", ["FS      n", "日本   23", "ab     37"]),
     ("markdown", ["| FS   |   n |", "|:-----|----:|", "| 日本 |  23 |", "| ab   |  37 |"])])
 def test_a_wide_letter_takes_two_columns(form, expected):
-    assert "\n".join(expected) == table(["FS", "n"], [["日本", "23"], ["ab", "37"]],
-                                        LOG._replace(form=form), ["left", "right"])
+    assert "\n".join(expected) == format_table(["FS", "n"], [["日本", "23"], ["ab", "37"]],
+                                               LOG._replace(form=form), ["left", "right"])
 
 
 CELL = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
@@ -38,7 +38,7 @@ def test_a_table_is_the_one_that_tabulate_draws(data, form):
                for row in rows]
     expected = tabulate.tabulate(escaped, headers, tablefmt=TABULATE_NAMES[form],
                                  disable_numparse=True, colalign=align if rows else None)
-    assert expected == table(headers, rows, Screen(1000, False, None, form), align)
+    assert expected == format_table(headers, rows, Screen(1000, False, None, form), align)
 
 
 def test_a_table_that_is_too_wide_has_its_texts_broken_and_then_its_columns_apart():
@@ -52,8 +52,9 @@ home                   37
 File System         writes
 scratch-with-a-l        41
 ong-name
-home                    53""" == table(["File System", "reads", "writes"], rows,
-                                       Screen(26, False, None, "plain"), ["left", "right", "right"])
+home                    53""" == format_table(["File System", "reads", "writes"], rows,
+                                              Screen(26, False, None, "plain"),
+                                              ["left", "right", "right"])
     assert """\
 +------------------+---------+
 | File System      |   reads |
@@ -62,7 +63,8 @@ home                    53""" == table(["File System", "reads", "writes"], rows,
 | ong-name         |         |
 +------------------+---------+
 | home             |      37 |
-+------------------+---------+""" == table(["File System", "reads"], [row[:2] for row in rows],
++------------------+---------+""" == format_table(["File System", "reads"],
+                                                  [row[:2] for row in rows],
                                             Screen(30, False, None, "grid"), ["left", "right"])
 
 
@@ -72,8 +74,8 @@ def test_a_table_is_no_wider_than_the_screen_and_nothing_is_cut(data, form, widt
     names = st.text("abcdefgh-", min_size=1, max_size=60)
     rows = data.draw(st.lists(st.tuples(names, *[st.sampled_from(
         [">= 1,023.9 MiB", "23", "-", "1,234,567,890"])] * count), min_size=1, max_size=4))
-    drawn = table(["File System", *[f"column{n}" for n in range(count)]], rows,
-                  Screen(width, False, None, form), ["left"] + ["right"] * count)
+    drawn = format_table(["File System", *[f"column{n}" for n in range(count)]], rows,
+                         Screen(width, False, None, form), ["left"] + ["right"] * count)
     assert max(map(len, drawn.split("\n"))) <= width
     if form == "grid":
         # Each row's pieces of its name, in the first of the tables below each other.

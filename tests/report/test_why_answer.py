@@ -1,4 +1,6 @@
-"""What `iostats why` prints, on one screen of 80 columns; docs/why.md shows the same."""
+"""
+What `iostats why` prints, on one screen of 80 columns; docs/explanation/why.md shows the same.
+"""
 from __future__ import annotations
 
 import json
@@ -24,8 +26,8 @@ from test_why_causes import (
 )
 from trees import ROOT
 
-from iostats.base.text import width_of
-from iostats.report.json_and_csv import as_json
+from iostats.base.text import measure_width
+from iostats.report.json_and_csv import format_json
 from iostats.report.screen import LOG
 from iostats.report.why import answer
 
@@ -33,8 +35,8 @@ pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of
 
 
 def lines(record, history=None, like=(), screen=LOG, why_not=""):
-    told = answer.answer_of(record, history, like, CONFIG, why_not)
-    return answer.lines(told, screen, {}, "binary")
+    told = answer.make_answer(record, history, like, CONFIG, why_not)
+    return answer.format_answer(told, screen, {}, "binary")
 
 
 def busy_screen(screen=LOG):
@@ -43,7 +45,7 @@ def busy_screen(screen=LOG):
 
 def test_the_worked_example_of_the_document():
     """The job's 16000 writes took 900 s, while 18.75 ms each are usual."""
-    page = (ROOT / "docs/why.md").read_text()
+    page = (ROOT / "docs/explanation/why.md").read_text()
     assert "\n".join(f"    {line}".rstrip() for line in busy_screen()) in page
 
 
@@ -51,7 +53,7 @@ def test_the_worked_example_of_the_document():
 def test_no_line_is_wider_than_the_screen(width):
     for job, over_time in ((record(), BUSY), (record(events=[DOWN]), STOPPED),
                            (record(37.0, 4.0), QUIET)):
-        assert max(map(width_of, lines(job, over_time, screen=LOG._replace(width=width)))
+        assert max(map(measure_width, lines(job, over_time, screen=LOG._replace(width=width)))
                    ) <= width
 
 
@@ -147,10 +149,10 @@ def test_names_that_others_have_chosen_are_harmless():
 
 
 def test_json_has_all_of_it():
-    told = answer.answer_of(record(), BUSY, [record(300.0)] * 3, CONFIG)
-    form = json.loads(as_json(answer.as_form(told)))
-    assert set(form) == {"schema", "job", "time_in_lustre", "main_cause", "causes", "other_runs",
-                         "known_from", "not_known_from"}
+    told = answer.make_answer(record(), BUSY, [record(300.0)] * 3, CONFIG)
+    form = json.loads(format_json(answer.as_form(told)))
+    assert set(form) == {"schema", "job", "time_in_lustre", "time_in_nfs", "time_on_disks",
+                         "main_cause", "causes", "other_runs", "known_from", "not_known_from"}
     assert form["job"]["began"] == BEGAN and form["time_in_lustre"]["seconds"] == 923.0
     assert (form["causes"][0]["kind"], form["causes"][0]["about"]["job"]) == ("busy_target", "4733")
     assert [(one["operation"], one["factor"]) for one in form["other_runs"]["operations"]] == [

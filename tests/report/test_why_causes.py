@@ -5,8 +5,8 @@ import pytest
 from queueing_world import event_of, record_of
 
 from iostats.base import config
-from iostats.load.time_lines import history_of
-from iostats.report.why.causes import causes_of
+from iostats.load.time_lines import parse_history
+from iostats.report.why.causes import find_causes
 
 CONFIG = config.Config()
 BEGAN = 1_795_176_000.0                     # 2026-11-20 12:00:00 UTC
@@ -35,7 +35,7 @@ def summed(*lines):
 
 def history(own, others=(), target="OST0007", has=("harvest", "events"), why_not=None):
     """Job 4711 on one target; `others`: [(job, user, line)]."""
-    return history_of({
+    return parse_history({
         "began": BEGAN, "ended": BEGAN + 1200, "has": [*has], "why_not": why_not or {},
         "file_systems": [{"name": "scratch", "job": own, "all": None}],
         "targets": [{"file_system": "scratch", "target": target, "job": own,
@@ -47,7 +47,12 @@ def history(own, others=(), target="OST0007", has=("harvest", "events"), why_not
 def record(write_s=900.0, open_s=23.0, job=JOB, low=(), **members):
     """Job 4711 on 2 nodes of 1200 s each; its 16000 writes took `write_s`, 9/16 on one node."""
     per_node = {"write_bytes": {"min": 0, "median": 0, "max": 9000 * MIB, "busiest": "node001"},
-                "open": {"min": 0, "median": 0, "max": 41, "busiest": "node001"}}
+                "open": {"min": 0, "median": 0, "max": 41, "busiest": "node001"},
+                "write_us": {"min": 7 * round(write_s * 62_500), "busiest": "node001",
+                             "median": 7 * round(write_s * 62_500),
+                             "max": 9 * round(write_s * 62_500)},
+                "open_us": {"min": 0, "median": 0, "max": round(open_s * 1e6),
+                            "busiest": "node001"}}
     return record_of(job, **{**dict(
         nodes=2, application={"read_bytes": 0, "write_bytes": 16000 * MIB, "read_calls": 0,
                               "write_calls": 16000, "lower_bound": bool(low)},
@@ -74,7 +79,7 @@ def named(causes):
 # -- a busy target ---------------------------------------------------------------------------------
 
 def test_a_busy_target_is_named_with_the_job_that_loaded_it():
-    [cause] = causes_of(record(), BUSY, [], CONFIG)
+    [cause] = find_causes(record(), BUSY, [], CONFIG)
     assert cause.kind == "busy_target"
     assert cause.text == ("OST0007 of scratch was busy: a write took 9.3 times its usual 4.1 ms "
                           "from 12:04 to 12:12, while job 4733 (bob) wrote 2.1 GiB/s there")
@@ -95,7 +100,7 @@ def test_a_busy_target_is_named_with_the_job_that_loaded_it():
 
 def test_a_job_of_another_user_has_no_name():
     one = history(writes(STEADY, SLOW_THEN), [("", "", NEIGHBOUR[2])])
-    [cause] = causes_of(record(), one, [], CONFIG)
+    [cause] = find_causes(record(), one, [], CONFIG)
     assert cause.text.endswith("12:12, while another user's job wrote 2.1 GiB/s there")
 
 
@@ -106,7 +111,7 @@ def test_a_job_with_a_small_part_of_the_load_is_not_blamed_alone():
     found = history(writes(STEADY, SLOW_THEN), [("4733", "bob", some), ("4799", "carol", rest)])
     [one] = found.targets
     found = found._replace(targets=[one._replace(others=one.others[:1])])
-    [cause, *_] = causes_of(record(), found, [], CONFIG)
+    [cause, *_] = find_causes(record(), found, [], CONFIG)
     assert ("12:12, while other jobs together wrote 2.7 GiB/s there (of these job 4733 (bob) wrote "
             "645.1 MiB/s)") in cause.text
     assert "job 4733 (bob) did 23 % of the others' load there" in cause.evidence
@@ -114,7 +119,7 @@ def test_a_job_with_a_small_part_of_the_load_is_not_blamed_alone():
 
 def test_several_targets_that_one_job_loads_are_one_cause():
     two = BUSY._replace(targets=[BUSY.targets[0], BUSY.targets[0]._replace(target="OST0009")])
-    [cause] = causes_of(record(), two, [], CONFIG)
+    [cause] = find_causes(record(), two, [], CONFIG)
     assert cause.text.startswith("OST0007 and OST0009 of scratch were busy: a write took 9.3 times")
     assert cause.about["targets"] == ["OST0007", "OST0009"]
 
@@ -122,7 +127,7 @@ def test_several_targets_that_one_job_loads_are_one_cause():
 def test_a_site_calls_a_file_system_as_it_likes():
     config_ = config.Config()
     config_.labels["scratch"] = "/work"
-    [cause] = causes_of(record(), BUSY, [], config_)
+    [cause] = find_causes(record(), BUSY, [], config_)
     assert cause.text.startswith("OST0007 of /work was busy")
 
 
@@ -140,20 +145,21 @@ def test_a_site_calls_a_file_system_as_it_likes():
         "its own, beside one that did a bit more", "too few requests", "hardly anything known",
         "three hiccups"])
 def test_no_target_is_named(own, slow, others):
-    causes = causes_of(record(), history(writes(own, slow), others), [], CONFIG)
+    causes = find_causes(record(), history(writes(own, slow), others), [], CONFIG)
     assert not {"busy_target", "slow_target"} & {one.kind for one in causes}
 
 
 def test_what_cost_hardly_anything_is_no_cause():
     """217.8 s of a job of 1200 s whose calls took 20 s in all: they did not wait for that."""
-    assert ["not_in_lustre"] == [one.kind for one in causes_of(record(20.0, 0.0), BUSY, [], CONFIG)]
+    assert ["not_in_lustre"] == [one.kind for one in find_causes(record(20.0, 0.0), BUSY, [],
+                                                                 CONFIG)]
 
 
 def test_larger_requests_make_no_target_slow():
     """4 MiB instead of 1 MiB, in four times the time."""
     own, larger = writes([400] * 20 + [0] * 20, [4100] * 40), writes(
         [0] * 20 + [400] * 20, [16_400] * 40, 4 * MIB)
-    assert [] == causes_of(record(), history(summed(own, larger), [
+    assert [] == find_causes(record(), history(summed(own, larger), [
         ("4733", "bob", writes([0] * 20 + [64512] * 20, [4100] * 40))]), [], CONFIG)
 
 
@@ -162,7 +168,7 @@ def test_larger_requests_make_no_target_slow():
     [("4733", "bob", writes([23_000 * (place % 2) for place in range(40)], [4100] * 40))],
 ], ids=["alone", "beside a steady neighbour", "beside one that comes and goes all the time"])
 def test_a_target_that_is_slow_by_itself(others):
-    [cause] = causes_of(record(), history(writes(STEADY, SLOW_THEN), others), [], CONFIG)
+    [cause] = find_causes(record(), history(writes(STEADY, SLOW_THEN), others), [], CONFIG)
     assert named([cause]) == [("slow_target", (
         "OST0007 of scratch was slow: a write took 9.3 times its usual 4.1 ms from 12:04 to 12:12, "
         "and no load that is known explains it"))]
@@ -173,7 +179,7 @@ def test_a_target_that_is_slow_by_itself(others):
 def test_of_a_slow_target_the_loads_are_told_as_they_were():
     """1400 writes of 1 MiB in 30 s beside 1000: more then, and too little to explain it."""
     some = ("4733", "bob", writes(when_loaded(1400, 1000), [4100] * 40))
-    [cause] = causes_of(record(), history(writes(STEADY, SLOW_THEN), [some]), [], CONFIG)
+    [cause] = find_causes(record(), history(writes(STEADY, SLOW_THEN), [some]), [], CONFIG)
     assert "slow_target" == cause.kind
     assert cause.evidence[1] == (
         "load there (requests, and MiB that they moved, a second): of others 93, at other times "
@@ -187,24 +193,75 @@ DOWN = event_of("target_down", BEGAN + 241, BEGAN + 719, "scratch-OST0007")
 
 
 def test_an_event_while_which_the_job_stood_still():
-    [cause] = causes_of(record(events=[DOWN]), STOPPED, [], CONFIG)
+    [cause] = find_causes(record(events=[DOWN]), STOPPED, [], CONFIG)
     assert named([cause]) == [("fault", (
         "OST0007 of scratch: target down from 12:04 to 12:11; the job stood still for up to "
         "00:07:58"))]
     assert cause.evidence == [
         "12:04 scratch-OST0007: target down, for 478 s",
-        "its requests fell to less than a fifth of their mean meanwhile, which they seldom do "
-        "otherwise"]
+        "its requests fell to less than a fifth of their mean during that time, and are rarely "
+        "as few otherwise"]
     assert cause.weight == pytest.approx(478 / 1200)
 
 
 def test_a_fault_costs_no_more_than_all_calls_took():
     """Down for 478 s; all calls of all threads took 241 + 23 s, so no node waited for longer."""
-    causes = causes_of(record(241.0, events=[DOWN]), history(writes(when_loaded(0, 400),
-                                                                    [4100] * 40)), [], CONFIG)
+    causes = find_causes(record(241.0, events=[DOWN]), history(writes(when_loaded(0, 400),
+                                                                      [4100] * 40)), [], CONFIG)
     [fault] = [one for one in causes if one.kind == "fault"]
     assert fault.text.endswith("the job stood still for up to 00:04:24")
     assert fault.weight == pytest.approx(264 / 1200) and fault.about["still_s"] == 264.0
+
+
+RESENT = event_of("lnet_resends", BEGAN + 241, BEGAN + 719, "",
+                  file_system="", message="oss3: LNet sent 2,300 messages, and resent 92 (4.0 %)")
+
+
+def test_resends_of_lnet_are_named_beside_a_cause_and_are_none():
+    """They do not prove that the job waited for them, so they are no cause of their own."""
+    line = "during the job, oss3: LNet sent 2,300 messages, and resent 92 (4.0 %)"
+    busy = find_causes(record(), BUSY, [], CONFIG)
+    [cause, *others] = find_causes(record(events=[RESENT]), BUSY, [], CONFIG)
+    assert "busy_target" == cause.kind and line == cause.evidence[-1]
+    assert named([cause, *others]) == named(busy)
+    assert not any("resent" in text for one in busy for text in one.evidence)
+    [unknown] = find_causes(record(events=[RESENT]), None, [], CONFIG)
+    assert "unknown" == unknown.kind and line == unknown.evidence[-1]
+
+
+def of_faults(found, events, **members):
+    return [one for one in find_causes(record(events=events, **members), found, [], CONFIG)
+            if one.kind == "fault"]
+
+
+def test_a_job_of_which_one_node_is_evicted_may_wait_as_a_whole():
+    """One of 23 nodes for 478 of 1200 s, and no node made a request meanwhile."""
+    evicted = event_of("evicted", BEGAN + 241, BEGAN + 719, "scratch-OST0007", nodes="node001",
+                       node_count=1)
+    [fault] = of_faults(STOPPED, [evicted], nodes=23)
+    assert fault.weight == pytest.approx(478 / 1200) and fault.confidence == "medium"
+    assert [] == of_faults(None, [evicted], nodes=23)
+
+
+def test_a_connection_that_is_lost_again_and_again_stops_a_job_each_time():
+    """
+    From 12:03 on four times for 60 s, and 60 s in between in which it went on: it stood still for
+    240 of 1200 s.
+    """
+    lost = [event_of("connection_lost", BEGAN + at, BEGAN + at + 60, "scratch-OST0007")
+            for at in (180, 300, 420, 540)]
+    counts = [0 if place in (6, 7, 10, 11, 14, 15, 18, 19) else 400 for place in range(40)]
+    [fault] = of_faults(history(writes(counts, [4100] * 40)), lost)
+    assert fault.text == ("OST0007 of scratch: connection lost from 12:03 to 12:10; the job stood "
+                          "still for up to 00:04:00")
+    assert [] == of_faults(history(writes([400] * 40, [4100] * 40)), lost)
+
+
+@pytest.mark.parametrize("least, is_seen", [(23, True), (0, False)])
+def test_a_job_that_does_little_for_minutes_does_not_stand_still_then(least, is_seen):
+    """23 requests in 30 s, a sixth of the mean of 149, for 8 minutes after the outage; or none."""
+    counts = [0 if 8 <= place < 24 else least if place >= 24 else 400 for place in range(40)]
+    assert is_seen == bool(of_faults(history(writes(counts, [4100] * 40)), [DOWN]))
 
 
 @pytest.mark.parametrize("event, counts, write_s", [
@@ -225,8 +282,8 @@ def test_a_fault_costs_no_more_than_all_calls_took():
         "after its end", "perhaps not its nodes", "a target came back", "for information",
         "ten seconds"])
 def test_an_event_that_is_no_cause(event, counts, write_s):
-    causes = causes_of(record(write_s, events=[event]), history(writes(counts, [4100] * 40)), [],
-                       CONFIG)
+    causes = find_causes(record(write_s, events=[event]), history(writes(counts, [4100] * 40)), [],
+                         CONFIG)
     assert "fault" not in {one.kind for one in causes}
 
 
@@ -259,7 +316,7 @@ def test_an_outage_shorter_than_an_interval(counts, told):
     began = BEGAN + (125 if len(counts) == 10 else 305)
     event = event_of("target_down", began, began + (105 if len(counts) == 10 else 290),
                      "scratch-OST0007")
-    causes = causes_of(record(events=[event]), in_minutes(counts), [], CONFIG)
+    causes = find_causes(record(events=[event]), in_minutes(counts), [], CONFIG)
     found = [one for one in causes if one.kind == "fault"]
     assert told == [one.evidence[-1] for one in found]
     assert {"low"} >= {one.confidence for one in found}
@@ -269,13 +326,13 @@ def test_an_outage_of_most_of_a_short_job_that_went_on_is_no_fault():
     """Four intervals of 5 minutes, of which it was down in two: too few to know its usual rate."""
     event = event_of("target_down", BEGAN + 295, BEGAN + 905, "scratch-OST0007")
     for counts, told in (([400, 410, 370, 400], []), ([400, 0, 0, 410], [LITTLE])):
-        causes = causes_of(record(events=[event]), in_minutes(counts), [], CONFIG)
+        causes = find_causes(record(events=[event]), in_minutes(counts), [], CONFIG)
         assert told == [one.evidence[-1] for one in causes if one.kind == "fault"]
 
 
 def test_a_fault_without_time_lines_may_be_one():
     """Its calls took 900 s, so they may have waited."""
-    causes = causes_of(record(events=[DOWN]), None, [], CONFIG)
+    causes = find_causes(record(events=[DOWN]), None, [], CONFIG)
     assert [(one.kind, one.confidence) for one in causes] == [("fault", "low")]
     assert causes[0].text.endswith("the job may have stood still for up to 00:07:58")
 
@@ -283,7 +340,7 @@ def test_a_fault_without_time_lines_may_be_one():
 def test_of_several_events_of_one_outage_the_weightiest_is_told():
     lost = event_of("connection_lost", BEGAN + 239, BEGAN + 723, "scratch-OST0007",
                     nodes="node[001-002]", node_count=2)
-    [cause] = causes_of(record(events=[lost, DOWN]), STOPPED, [], CONFIG)
+    [cause] = find_causes(record(events=[lost, DOWN]), STOPPED, [], CONFIG)
     assert cause.text.startswith("OST0007 of scratch: target down from 12:03 to 12:12; the job ")
     assert cause.evidence[1] == (
         "12:03 scratch-OST0007: connection lost (node[001-002]), for 484 s")
@@ -296,9 +353,10 @@ QUIET = history(writes(STEADY, [4100] * 40))
 
 def test_it_is_certain_where_all_calls_one_after_the_other_would_be_hardly_any_time():
     """37 + 4 s of 1200."""
-    [cause] = causes_of(record(37.0, 4.0), QUIET, [], CONFIG)
+    [cause] = find_causes(record(37.0, 4.0), QUIET, [], CONFIG)
     assert cause.kind == "not_in_lustre" and cause.confidence == "high"
-    assert cause.text == "Its calls to Lustre took at most 1.7 % of node time"
+    assert cause.text == ("Its time was not in any file system that iostats can see: at most 1.7 % "
+                          "of node time in Lustre")
     assert cause.evidence == [
         "all calls of its programs to Lustre took 41.0 s of 00:40:00 of its nodes' time; threads "
         "that wait at the same time count each, so it is no more than that"]
@@ -308,16 +366,16 @@ def test_it_is_certain_too_where_other_jobs_on_its_nodes_made_some_of_these_call
     """41 of 1200 s of all of them together; but what is missing may be any number."""
     job = record(37.0, 4.0)
     shared = job.coverage.replaced(shared={"node001": 2})
-    [cause] = causes_of(job.replaced(coverage=shared), QUIET, [], CONFIG)
+    [cause] = find_causes(job.replaced(coverage=shared), QUIET, [], CONFIG)
     assert cause.kind == "not_in_lustre" and cause.confidence == "high"
     missing = shared.replaced(missing_count=1)
-    assert "not_in_lustre" not in [one.kind for one in causes_of(
+    assert "not_in_lustre" not in [one.kind for one in find_causes(
         job.replaced(coverage=missing), QUIET, [], CONFIG)]
 
 
 def test_it_is_likely_where_one_node_after_the_other_may_have_waited():
     """9/16 of 181 s on one node are 8.5 % of its time; all of it would be 15 %."""
-    [cause] = causes_of(record(181.0, 0.0), QUIET, [], CONFIG)
+    [cause] = find_causes(record(181.0, 0.0), QUIET, [], CONFIG)
     assert cause.kind == "not_in_lustre" and cause.confidence == "medium"
     assert cause.evidence[1] == ("if one node after the other waited, and the rest for it, it "
                                  "would be up to 15 % of the job's time")
@@ -325,7 +383,7 @@ def test_it_is_likely_where_one_node_after_the_other_may_have_waited():
 
 def test_where_one_node_waits_for_all_it_is_not_said():
     """9/16 of 230 s: 10.8 % of the time of the node that wrote most."""
-    assert [] == causes_of(record(230.0, 0.0), QUIET, [], CONFIG)
+    assert [] == find_causes(record(230.0, 0.0), QUIET, [], CONFIG)
 
 
 @pytest.mark.parametrize("members", [
@@ -334,7 +392,7 @@ def test_where_one_node_waits_for_all_it_is_not_said():
     {"operations": None, "calls": None},
 ], ids=["lower bounds", "incomplete", "not timed", "not readable"])
 def test_a_lower_bound_proves_nothing(members):
-    causes = causes_of(record(37.0, 4.0, **members), QUIET, [], CONFIG)
+    causes = find_causes(record(37.0, 4.0, **members), QUIET, [], CONFIG)
     assert ["unknown"] == [one.kind for one in causes]
 
 
@@ -343,7 +401,7 @@ def test_a_lower_bound_proves_nothing(members):
 def test_slower_than_other_runs_and_it_cannot_be_told_why():
     """56.25 ms a write, where 5, 18.75 and 20 are usual; nothing was busy, nothing broke."""
     like = [record(seconds) for seconds in (80.0, 300.0, 320.0)]
-    [cause] = causes_of(record(), QUIET, like, CONFIG)
+    [cause] = find_causes(record(), QUIET, like, CONFIG)
     assert cause.kind == "unknown"
     # (900 + 23) s, by 300 + 23.
     assert cause.text == ("Its calls took 2.9 times as long as in its other runs; the cause "
@@ -351,7 +409,7 @@ def test_slower_than_other_runs_and_it_cannot_be_told_why():
 
 
 def test_two_runs_are_not_enough_to_compare():
-    assert [] == causes_of(record(), QUIET, [record(80.0), record(300.0)], CONFIG)
+    assert [] == find_causes(record(), QUIET, [record(80.0), record(300.0)], CONFIG)
 
 
 @pytest.mark.parametrize("usual_s, confidence, evidence", [
@@ -362,14 +420,14 @@ def test_two_runs_are_not_enough_to_compare():
      "calls took 0.5 times as long as in its other runs: it may be as it always is"),
 ])
 def test_other_runs_make_a_busy_target_more_likely_or_less(usual_s, confidence, evidence):
-    [cause] = causes_of(record(), BUSY, [record(usual_s)] * 3, CONFIG)
+    [cause] = find_causes(record(), BUSY, [record(usual_s)] * 3, CONFIG)
     assert cause.confidence == confidence and cause.evidence[-1] == evidence
 
 
 # -- what is not known -----------------------------------------------------------------------------
 
 def test_without_time_lines_it_is_said_that_nothing_can_be_told():
-    [cause] = causes_of(record(), None, [], CONFIG)
+    [cause] = find_causes(record(), None, [], CONFIG)
     assert named([cause]) == [("unknown", (
         "Cannot tell: whether a target was busy is not known: the site's server keeps no "
         "time lines of this job"))]
@@ -387,13 +445,13 @@ def known_in(places, counts=STEADY):
 ], ids=["four fifths", "less"])
 def test_nothing_stands_out_only_where_most_of_the_time_is_known(places, told):
     own = writes(known_in(places), [4100] * 40)
-    assert told == named(causes_of(record(), history(own), [], CONFIG))
+    assert told == named(find_causes(record(), history(own), [], CONFIG))
 
 
 def test_time_lines_of_the_end_of_a_long_job_say_little_of_it():
     """Its last 20 minutes of 100 hours, 0.3 %; none of them is marked as not known."""
     of_days = {**JOB, "started": BEGAN - 358_800, "elapsed_s": 360_000.0}
-    [cause] = causes_of(record(230_000.0, job=of_days), QUIET, [], CONFIG)
+    [cause] = find_causes(record(230_000.0, job=of_days), QUIET, [], CONFIG)
     assert named([cause]) == [("unknown", "Cannot tell: whether a target was busy is known "
                                "for 0.3 % of its time only")]
 
@@ -406,10 +464,10 @@ def test_a_file_system_without_time_lines_may_be_what_was_slow():
         calls = {"write": scratch.calls["write"].replaced(seconds=seconds)}
         return one.replaced(file_systems=[scratch, scratch.replaced(
             name="home", label="home", operations={}, calls=calls)])
-    assert named(causes_of(on_home(700.0), QUIET, [], CONFIG)) == [("unknown", (
+    assert named(find_causes(on_home(700.0), QUIET, [], CONFIG)) == [("unknown", (
         "Cannot tell: whether a target of home was busy is not known: no storage server "
-        "tells of it; 76 % of its time in Lustre was there"))]
-    assert [] == causes_of(on_home(184.0), QUIET, [], CONFIG)
+        "reports it; 76 % of its time in Lustre was there"))]
+    assert [] == find_causes(on_home(184.0), QUIET, [], CONFIG)
 
 
 @pytest.mark.parametrize("seen, elsewhere, told", [
@@ -423,7 +481,7 @@ def test_osts_without_time_lines_may_be_what_was_slow(seen, elsewhere, told):
     """MiB on OST0007, whose storage server has an agent, and on one without."""
     one = record(targets={"OST0007": {"write_bytes": seen * MIB, "read_bytes": 0},
                           "OST0002": {"write_bytes": elsewhere * MIB, "read_bytes": 0}})
-    assert told == named(causes_of(one, QUIET, [], CONFIG))
+    assert told == named(find_causes(one, QUIET, [], CONFIG))
 
 
 def test_of_a_time_that_is_half_known_it_is_said():
@@ -431,7 +489,7 @@ def test_of_a_time_that_is_half_known_it_is_said():
     every_other = range(0, 40, 2)
     own = writes(known_in(every_other), SLOW_THEN)
     neighbour = writes(known_in(every_other, when_loaded(64512, 0)), [37_000] * 40)
-    [cause] = causes_of(record(), history(own, [("4733", "bob", neighbour)]), [], CONFIG)
+    [cause] = find_causes(record(), history(own, [("4733", "bob", neighbour)]), [], CONFIG)
     assert cause.kind == "busy_target" and cause.about["known"] == 0.5
     assert cause.weight == pytest.approx(0.1041 / 2, abs=0.0001)
 
@@ -442,9 +500,9 @@ def test_of_a_time_that_is_half_known_it_is_said():
     (writes([400] * 7 + [0] * 33, [4100] * 40), "too few sweeps saw its requests"),
 ], ids=["2.13", "too short"])
 def test_why_it_cannot_be_told(own, reason):
-    [cause] = causes_of(record(), history(own), [], CONFIG)
+    [cause] = find_causes(record(), history(own), [], CONFIG)
     assert cause.text == f"Cannot tell: whether a target was busy is not known: {reason}"
 
 
 def test_a_healthy_job_has_no_cause():
-    assert [] == causes_of(record(), QUIET, [], CONFIG)
+    assert [] == find_causes(record(), QUIET, [], CONFIG)

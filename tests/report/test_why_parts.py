@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from queueing_world import event_of
 from test_why_causes import BEGAN, CONFIG, JOB, QUIET, STEADY, history, record, writes
 
-from iostats.load.time_lines import Line, history_of
+from iostats.load.time_lines import Line, parse_history
 from iostats.report.why import like_runs as like_module
 from iostats.report.why import words
-from iostats.report.why.axis import CommonAxis, axis_of, on_axis
-from iostats.report.why.causes import causes_of
-from iostats.report.why.faults import faults_of, period
-from iostats.report.why.known_from import known_of
-from iostats.report.why.like_runs import like_runs
-from iostats.report.why.time_in_lustre import time_in_lustre
+from iostats.report.why.axis import CommonAxis, make_axis, spread_over_axis
+from iostats.report.why.causes import find_causes
+from iostats.report.why.faults import find_faults, get_job_period
+from iostats.report.why.known_from import list_sources
+from iostats.report.why.like_runs import compare_runs
+from iostats.report.why.time_in_lustre import compute_time_in_lustre
 from iostats.totals.record import ServersRecord
 
 
@@ -35,12 +35,12 @@ def reads(began, every_s, amounts, **members):
     ([reads(120, 20, [1]), reads(110, 10, [1, 2, 3])], (100, 20, 2)),
 ], ids=["one", "one begins before", "one has wider intervals", "one has narrower ones"])
 def test_an_axis_has_the_intervals_of_the_first_and_the_time_of_all(lines, expected):
-    assert CommonAxis(*expected) == axis_of(*lines)
+    assert CommonAxis(*expected) == make_axis(*lines)
 
 
 def test_no_line_no_axis():
-    assert axis_of(None, reads(100, 10, [1])) is None
-    assert axis_of(reads(100, 10, []), reads(100, 10, [1])) is None
+    assert make_axis(None, reads(100, 10, [1])) is None
+    assert make_axis(reads(100, 10, []), reads(100, 10, [1])) is None
 
 
 @pytest.mark.parametrize("line, expected", [
@@ -56,17 +56,18 @@ def test_no_line_no_axis():
 ], ids=["on it", "later", "before", "finer", "in between", "coarser", "partly known",
         "of other metrics", "none", "beyond all calendars"])
 def test_a_line_on_an_axis(line, expected):
-    assert expected == on_axis(line, "reads", CommonAxis(100, 10, 4))
+    assert expected == spread_over_axis(line, "reads", CommonAxis(100, 10, 4))
 
 
 # -- time in Lustre --------------------------------------------------------------------------------
 
 def test_time_in_lustre_of_two_nodes():
     """(900 + 23) s of 2 * 1200 s; of node001, which wrote 9/16 and opened all, 529.25 of 1200 s."""
-    time = time_in_lustre(record())
-    assert (923.0, True, "") == (time.seconds, time.is_whole, time.why_not)
+    time = compute_time_in_lustre(record())
+    known = time.known
+    assert (923.0, True, "") == (known.seconds, time.is_whole, time.why_not)
     assert (923 / 2400, 529.25 / 1200, 923 / 1200) == pytest.approx(
-        (time.share, time.busiest_share, time.serial_share))
+        (known.share, known.busiest_share, known.serial_share))
     assert {("scratch", "open"): (41, 23.0), ("scratch", "write"): (16000, 900.0)} == (
         time.by_operation)
 
@@ -84,14 +85,14 @@ def test_time_in_lustre_of_two_nodes():
 def test_why_time_in_lustre_is_not_known(change, why, marks, is_whole):
     """With other jobs' calls nothing is missing in it: it is an upper bound."""
     job = record()
-    time = time_in_lustre(job.replaced(coverage=job.coverage.replaced(**change)))
-    assert (why, is_whole) == (time.why_not, time.is_whole and time.seconds is not None)
+    time = compute_time_in_lustre(job.replaced(coverage=job.coverage.replaced(**change)))
+    assert (why, is_whole) == (time.why_not, time.is_whole and time.known is not None)
     assert marks == (time.mark, time.share_mark)
 
 
 def test_a_record_from_accounting_has_no_times():
     job = record(calls={"write": {"count": 23, "seconds": None, "stddev_s": None}})
-    assert "the accounting's short form has no times of calls" == time_in_lustre(
+    assert "the accounting's short form has no times of calls" == compute_time_in_lustre(
         job.replaced(short=True)).why_not
 
 
@@ -113,7 +114,7 @@ def at_servers(write_s):
 
 
 def test_where_no_node_tells_the_servers_times_are_compared():
-    found = like_runs(at_servers(46.0), [at_servers(seconds) for seconds in (2.3, 23.0, 4.6)])
+    found = compare_runs(at_servers(46.0), [at_servers(seconds) for seconds in (2.3, 23.0, 4.6)])
     [write] = found.operations
     assert ("server write", 2.0) == (write.operation, write.each_s)
     assert (0.2, 10.0) == pytest.approx((write.usual_s, write.factor))
@@ -122,7 +123,7 @@ def test_where_no_node_tells_the_servers_times_are_compared():
 
 def test_what_was_called_only_a_few_times_is_not_compared():
     few = {"open": {"count": 9, "seconds": 90.0, "stddev_s": None}}
-    found = like_runs(record(operations=few), [record(open_s=1.0)] * 3)
+    found = compare_runs(record(operations=few), [record(open_s=1.0)] * 3)
     assert ["write"] == [one.operation for one in found.operations]
 
 
@@ -130,22 +131,22 @@ def test_what_was_called_only_a_few_times_is_not_compared():
 
 def test_when_a_job_ran_is_known_from_its_nodes_or_else_from_others():
     alone = at_servers(23.0)
-    assert (BEGAN, BEGAN + 1200) == period(record(), None) == period(alone, QUIET)
-    assert (BEGAN + 7, BEGAN + 1193) == period(alone, None)
-    assert (None, None) == period(alone.replaced(harvest=None), None)
+    assert (BEGAN, BEGAN + 1200) == get_job_period(record(), None) == get_job_period(alone, QUIET)
+    assert (BEGAN + 7, BEGAN + 1193) == get_job_period(alone, None)
+    assert (None, None) == get_job_period(alone.replaced(harvest=None), None)
 
 
 def test_what_a_job_is_known_from():
     alone = at_servers(23.0).replaced(events=None)
-    known = known_of(alone, history(writes(STEADY, [4100] * 40), has=["harvest", "watch"],
-                                    why_not={"exports": "by node alone"}))
+    known = list_sources(alone, history(writes(STEADY, [4100] * 40), has=["harvest", "watch"],
+                                        why_not={"exports": "by node alone"}))
     assert ["watch", "job_stats over time"] == known.there
     assert [("its nodes", "no node has reported"),
             ("exports", "by node alone"), ("events", "not collected")] == known.missing
 
 
 def test_what_only_the_servers_know_is_not_said_to_be_known_of_its_nodes():
-    [cause] = causes_of(at_servers(23.0).replaced(events=None), None, [], CONFIG)
+    [cause] = find_causes(at_servers(23.0).replaced(events=None), None, [], CONFIG)
     assert cause.text == ("Cannot tell: its time in Lustre is not known: no node has reported, so "
                           "the time of its calls is not known")
     assert 2 == len(cause.evidence)
@@ -160,7 +161,7 @@ def test_an_outage_shorter_than_an_interval_shows_in_what_is_missing_there():
     for count, still_s in ((133, 20), (400, None)):
         counts = [400] * 8 + [count] + [400] * 31
         job = record(job=short, events=[event])
-        found = faults_of(job, history(writes(counts, [4100] * 40)), time_in_lustre(job))
+        found = find_faults(job, history(writes(counts, [4100] * 40)), compute_time_in_lustre(job))
         assert ([] if still_s is None else [(still_s, False)]) == [
             (one.still_s, one.is_seen) for one in found]
 
@@ -169,7 +170,7 @@ def test_a_fault_on_one_of_two_nodes_is_half_of_its_time():
     event = event_of("evicted", BEGAN + 240, BEGAN + 720, "scratch-OST0007", nodes="node001",
                      node_count=1)
     job = record(events=[event])
-    [found] = faults_of(job, None, time_in_lustre(job))
+    [found] = find_faults(job, None, compute_time_in_lustre(job))
     assert 480 / 1200 / 2 == pytest.approx(found.part)
 
 
@@ -179,7 +180,7 @@ def test_an_event_at_a_target_that_is_known_not_to_be_used_is_none():
                "lower_bound": False}
     for target, expected in (("OST0007", 0), ("OST0008", 1)):
         job = record(events=[event], network=network, targets={target: {"write_bytes": 23}})
-        assert expected == len(faults_of(job, None, time_in_lustre(job)))
+        assert expected == len(find_faults(job, None, compute_time_in_lustre(job)))
 
 
 # -- anything --------------------------------------------------------------------------------------
@@ -207,8 +208,8 @@ HISTORIES = st.fixed_dictionaries({
 def test_no_history_is_a_traceback(form):
     """The command says of such errors that the server is of another release."""
     try:
-        causes = causes_of(record(events=[event_of("evicted", BEGAN + 240, BEGAN + 720)]),
-                           history_of(form), [], CONFIG)
+        causes = find_causes(record(events=[event_of("evicted", BEGAN + 240, BEGAN + 720)]),
+                             parse_history(form), [], CONFIG)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return
     assert all(0 <= one.weight <= 1 for one in causes)
@@ -219,4 +220,4 @@ def test_words_are_as_their_examples_say():
 
 
 def test_a_moment_that_no_calendar_has():
-    assert "?" == words.moment(1e18)
+    assert "?" == words.format_moment(1e18)

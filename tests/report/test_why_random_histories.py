@@ -2,7 +2,7 @@
 Hundreds of random histories with a cause that was planted, and hundreds without one.
 
 The histories come from a queueing model (tests/queueing_world.py) that knows nothing of the rule.
-IOSTATS_WHY_SEEDS="20000 20250" looks at 250 others of each kind, for docs/why.md.
+IOSTATS_WHY_SEEDS="20000 20250" looks at 250 others of each kind, for docs/explanation/why.md.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import queueing_world as world
 
 from iostats.base import config
-from iostats.report.why.causes import causes_of
+from iostats.report.why.causes import find_causes
 
 CONFIG = config.Config()
 SEEDS = range(*map(int, os.environ.get("IOSTATS_WHY_SEEDS", "0 25").split()))
@@ -21,7 +21,7 @@ NAMED = {"fault", "busy_target", "slow_target", "own_pattern"}
 
 def first_is_right(one):
     """Whether the cause that was planted is named first, with its target and its job."""
-    causes = causes_of(*world.asked(one), CONFIG)
+    causes = find_causes(*world.asked(one), CONFIG)
     if not causes or causes[0].kind != one.expected:
         return False
     if one.expected in ("busy_target", "slow_target"):
@@ -31,7 +31,7 @@ def first_is_right(one):
 
 
 def names_one(one):
-    return bool(NAMED & {cause.kind for cause in causes_of(*world.asked(one), CONFIG)})
+    return bool(NAMED & {cause.kind for cause in find_causes(*world.asked(one), CONFIG)})
 
 
 def test_the_right_cause_is_first_in_95_of_100():
@@ -59,6 +59,6 @@ def test_without_what_was_planted_it_is_not_named(kind):
         found.pop("others", None)
     history = {**one.history, "targets": [{**found, "others": []}
                                           for found in one.history["targets"]]}
-    causes = causes_of(*world.asked(one._replace(history=history, record=one.record.replaced(
+    causes = find_causes(*world.asked(one._replace(history=history, record=one.record.replaced(
         events=[]))), CONFIG)
     assert not {"busy_target", "fault"} & {cause.kind for cause in causes}

@@ -155,8 +155,8 @@ class RunDesk(Desk):
         return self.end(process)
 
     def said(self, text):
-        """True when standard error has `text` by now."""
-        return text in self.err.read_text()
+        """True when standard error has `text` by now, whose words may be on two lines."""
+        return text in " ".join(self.err.read_text().split())
 
     def pid(self, name):
         """The number of the process that the stand-in wrote down."""
@@ -181,10 +181,20 @@ class RunDesk(Desk):
                 os.kill(number, signal.SIGKILL)
 
     def left(self):
-        """What is left behind: processes, and files that were not there before."""
+        """What is left behind: processes, where they wait, and files that were not there before."""
         kept = [str(path.relative_to(self.directory)) for top in (self.home, self.state)
                 for path in top.rglob("*") if path.is_file()]
-        return list(self.processes().values()) + kept
+        return [f"{number} in {waits_in(number)}: {text}"
+                for number, text in self.processes().items()] + kept
+
+
+def waits_in(number):
+    """The kernel's functions in which the threads of a process wait."""
+    found = []
+    for path in Path(f"/proc/{number}/task").glob("*/wchan"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_text())
+    return " ".join(found)
 
 
 class Result:
@@ -208,7 +218,8 @@ def desk(tmp_path):
     before = set(Path("/tmp").glob(f"iostats-{os.geteuid()}-*"))
     with RunDesk(tmp_path) as one:
         yield one
-        until(lambda: not one.left(), what="the end of all that was started")
+        until(lambda: not one.left(),
+              what=lambda: f"the end of all that was started ({one.left()})")
     mine = [path for path in set(Path("/tmp").glob(f"iostats-{os.geteuid()}-*")) - before
             if any(one.job in file.name for file in path.glob("*"))]
     assert not mine
@@ -363,6 +374,32 @@ def test_a_standard_file_that_is_closed_stays_closed(desk, numbers):
     assert found.read_text() == str([n for n in range(3) if n not in numbers])
     assert result.out == b""
     assert record_of(desk.directory / "record")["coverage"]["complete"]
+
+
+def test_the_files_of_two_steps_are_one_report_with_a_row_for_each(desk):
+    """Each moves the counters on: 23 reads of 41,003 bytes, then 37 of 53,007 bytes more."""
+    root = desk.roots / "node1"
+    write_tree(root, **BEFORE)
+    write_tree(desk.directory / "after/node1", **AFTER)
+    write_tree(desk.directory / "later/node1", **{**AFTER, "writes": 77, "write_bytes": 115_014})
+    for name in ("after", "later"):
+        result = desk.run_sh(f"cp -R '{desk.directory}/{name}/.' '{desk.roots}/'", "--job",
+                             desk.job, "--root", root, "--json", desk.directory / f"{name}.json")
+        assert 0 == result.status, result
+    files = [str(desk.directory / f"{name}.json") for name in ("later", "after")]
+    done = subprocess.run([sys.executable, "-m", "iostats", "report", "--format", "plain", *files],
+                          env=desk.environment(), capture_output=True, text=True)
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert (0, "") == (done.returncode, done.stderr)
+    assert f"Job {desk.job}" in lines[0] and lines[0].endswith("2 steps measured by iostats run")
+    assert "scratch 40.0 KiB 103.5 KiB 56" in lines
+    assert [1 for line in lines if line.startswith("sh -c 'cp -R ")
+            and line.endswith(" scratch 40.0 KiB 51.8 KiB 56")]
+    assert [1 for line in lines if line.startswith("sh -c 'cp -R ")
+            and line.endswith(" scratch 0 bytes 51.8 KiB 0")]
+    one = subprocess.run([sys.executable, "-m", "iostats", "report", files[1]],
+                         env=desk.environment(), capture_output=True, text=True)
+    assert "Measured: the command sh -c 'cp -R " in one.stdout
 
 
 # -- how it ends ------------------------------------------------------------------------------
@@ -674,11 +711,12 @@ def test_of_a_command_that_goes_on_is_told_what_is_known_before_all_are_killed(d
                          env={**environ, "IOSTATS_RUN_GRACE": "0.2"}, preexec_fn=os.setpgrp)
     until(lambda: desk.said("ready"), what="the command")
     signal_job(desk, process, signal.SIGTERM, NODES if kind == "srun" else ())
-    until(lambda: desk.said("went on") and (desk.directory / "record").exists(), what="the report")
+    until(lambda: desk.said("command continued") and (desk.directory / "record").exists(),
+          what=lambda: f"the report, with {desk.left()} and {desk.err.read_text()!r},")
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
     result = desk.end(process)
-    until(lambda: not desk.left(), what="the end of all")
+    until(lambda: not desk.left(), what=lambda: f"the end of all ({desk.left()})")
     assert result.status == -signal.SIGKILL
     assert re.search(rf" {len(names)} nodes?, 00:", result.err)
     assert ">=" in result.err
@@ -686,7 +724,7 @@ def test_of_a_command_that_goes_on_is_told_what_is_known_before_all_are_killed(d
     expected = ONE if kind == "here" else FOUR
     assert numbers(record) == (*expected, True)
     who = "node[1-4]" if kind != "here" else os.uname().nodename.partition(".")[0]
-    assert (f"{who}: llite: the job was ended (SIGTERM) and its command went on: what it did more "
+    assert (f"{who}: llite: the job was ended (SIGTERM) and its command continued: its I/O more "
             f"than 0.2 s after that is not counted") in notes_of(record)
 
 
@@ -698,7 +736,7 @@ def test_a_command_that_goes_on_and_then_ends_has_one_report(desk):
                          env={"IOSTATS_RUN_GRACE": "0.1"}, preexec_fn=os.setpgrp)
     until(lambda: desk.said("ready"), what="the command")
     signal_job(desk, process, signal.SIGTERM)
-    until(lambda: desk.said("went on"), what="the report")
+    until(lambda: desk.said("command continued"), what="the report")
     (desk.directory / "go").touch()
     result = desk.end(process)
     assert result.status == 23
@@ -719,7 +757,7 @@ def test_a_step_that_is_told_alone_reports_what_is_known(desk):
     record = record_of(desk.directory / "record")
     assert result.status == 23
     assert numbers(record) == (*FOUR, True)
-    assert ("node[1-4]: llite: the job was ended (SIGTERM) and its command went on: what it did "
+    assert ("node[1-4]: llite: the job was ended (SIGTERM) and its command continued: its I/O "
             "more than 0.1 s after that is not counted") in notes_of(record)
 
 
@@ -790,8 +828,8 @@ def test_a_node_that_hangs_is_waited_for_as_long_as_anybody_has_patience(desk, k
     assert result.status == 23
     assert record["coverage"]["missing"] == {"node3": "no report"}
     assert numbers(record) == (123_009, 159_021, True)
-    what = "nodes are not ready" if kind == "srun" else "launchers have not come back"
-    assert result.ours == [f"iostats: 1 of 4 {what} after 10 s; the command begins without them"]
+    what = "nodes are not ready" if kind == "srun" else "launchers have not returned"
+    assert result.ours == [f"iostats: 1 of 4 {what} after 10 s; the command starts without them"]
 
 
 def test_the_wait_for_a_node_that_hangs_has_an_end(desk):
@@ -817,7 +855,7 @@ def test_a_node_that_starts_late_is_a_lower_bound(desk):
     assert result.status == 23
     assert record["coverage"]["complete"]
     assert numbers(record) == (123_009, 159_021, True)
-    assert ("node3: llite: its start came after the command's: what was done before that is not "
+    assert ("node3: llite: its client started after the command: earlier I/O is not "
             "counted") in notes_of(record)
 
 
@@ -852,7 +890,7 @@ def test_reports_of_nodes_whose_launcher_is_gone_too_early_are_lower_bounds(desk
     record = record_of(desk.directory / "record")
     assert result.status == 23
     assert numbers(record) == (0, 0, True)
-    assert ("node[1-4]: llite: its client has ended before the command: what was done after that "
+    assert ("node[1-4]: llite: its client ended before the command: later I/O "
             "is not counted") in notes_of(record)
 
 
@@ -895,8 +933,7 @@ def test_a_launcher_that_talks_too_much_is_kept_short(desk):
     assert quiet.status == 23
     assert numbers(record_of(desk.directory / "record")) == (*FOUR, False)
     assert quiet.ours == []
-    failing = desk.run_sh("exit 23", env={**environ, "SPREAD_WRONG": "noise: none:node2",
-                                          "IOSTATS_RUN_START_TIMEOUT": "0.5"})
+    failing = desk.run_sh("exit 23", env={**environ, "SPREAD_WRONG": "noise: none:node2"})
     assert failing.status == 23
     assert 1 <= len(failing.ours) <= 22
     assert all(line.isprintable() for line in failing.lines)
@@ -912,7 +949,7 @@ def test_without_a_port_the_command_runs(desk):
             preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
     assert result.status == 23
     assert result.lines == [
-        f"iostats: all ports of job {desk.job} are taken ({desk.ports[0]}); widen [server] "
+        f"iostats: all ports of job {desk.job} are in use ({desk.ports[0]}); widen [server] "
         f"port_first, port_last or port_tries in site.cfg; the command runs, and is not measured"]
 
 
@@ -927,8 +964,8 @@ def test_without_a_home_that_can_be_written_the_command_runs(desk, kind):
     if kind in ("ssh", "pbsdsh"):
         [line] = result.lines
         assert line.startswith(f"iostats: {desk.directory}/file/.iostats/{desk.job}%2E")
-        assert line.endswith("the secret cannot be made: Not a directory; name another file with "
-                             "--secret; the command runs, and is not measured")
+        assert line.endswith("the secret cannot be made: Not a directory; name another directory "
+                             "in site.cfg: [secret] dir; the command runs, and is not measured")
     else:
         assert result.ours == []
         assert re.search(r" of alice: (1 node|4 nodes), 00:00:\d\d from ", result.err)
@@ -952,7 +989,8 @@ def test_with_a_full_state_directory_the_command_runs(desk):
     assert done.returncode == 23
     first, *_ = done.stderr.splitlines()
     assert first.startswith(f"iostats: {full}/")
-    assert "cannot be kept: No space left on device" in first
+    assert first.endswith("cannot be written: No space left on device; name another directory in "
+                          "site.cfg: [node] state_dir")           # run has no --state-dir
     assert "0 of 1 node reported" in done.stderr
 
 
@@ -1055,8 +1093,6 @@ def test_nodes_that_nobody_can_name_are_counted(desk):
 
 @pytest.mark.parametrize("variable, value", [
     ("IOSTATS_NODE_FILE_SYSTEMS", "hom*"),
-    ("IOSTATS_NODE_MDC_PATH", "/proc/fs/lustre/llite/home-*"),     # an old key
-    ("IOSTATS_NODE_OSC_PATH", "/proc/fs/lustre/osc/hom*"),
 ])
 def test_what_is_chosen_in_the_environment_holds_on_nodes_that_do_not_get_it(desk, variable,
                                                                              value):

@@ -15,6 +15,10 @@ from pathlib import Path
 import pytest
 from cluster import ALICE, BOB
 from processes import until
+from trees import ROOT
+
+from iostats.lustre.job_tags import TagForm
+from iostats.schedulers.slurm import JOB_ID_FORM
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(600)]
 
@@ -56,6 +60,8 @@ class Runs:
         return "srun", "--ntasks-per-node=1", *more, "/bin/sh", self.work
 
     def record(self):
+        """The record; a job whose node has died is over before it is written."""
+        until(self.json.exists, what="the record")
         return json.loads(self.json.read_text())
 
 
@@ -224,10 +230,10 @@ def test_nothing_is_left_on_the_nodes(runs):
     job = runs.submit(*runs.srun())
     assert "COMPLETED" == runs.slurm.wait(job)
     assert before == in_tmp(runs)
-    for node in runs.slurm.nodes:                # Slurm does not wait until each has gone
-        until(lambda node=node: "" == runs.slurm.node(node, "pgrep", "-a", "-u", ALICE,
-                                                      check=False).stdout,
-              what=f"the end of {ALICE}'s processes on {node}")
+    for node in runs.slurm.nodes:                # Slurm does not wait for the last process
+        until(lambda node=node: [] == processes_of(runs, job, node),
+              what=lambda node=node: f"the end of {ALICE}'s processes on {node}: "
+                                     f"{processes_of(runs, job, node)}")
     home = runs.slurm.directory / "home" / ALICE
     assert [] == list(home.rglob("*.secret"))
 
@@ -247,7 +253,7 @@ def test_the_ranks_of_srun_send_one_message(runs):
     client = (f"srun --mpi=pmi2 --ntasks=8 --ntasks-per-node=2 {runs.slurm.python} "
               f"{runs.slurm.home}/iostats_client.py")
     # Slurm's pmi2 reads a line of 1,024 bytes (MAX_READLINE in its pmi1.c), and cuts the addresses
-    # of MPICH's UCX where they name every transport (docs/usage.md).
+    # of MPICH's UCX where they name every transport (docs/how-to/measure.md).
     job = runs.slurm.submit(f"""#!/bin/bash
         export UCX_TLS=tcp,self SLURM_KILL_BAD_EXIT=1
         {runs.slurm.python} {runs.slurm.home}/iostats_server.py --format json --output {runs.json} &
@@ -269,6 +275,16 @@ def test_the_ranks_of_srun_send_one_message(runs):
     assert "MPI" in runs.slurm.output(job)
 
 
+def processes_of(runs, job, node):
+    """
+    A line for each process of the user on a node: its state, where it waits, its command and
+    environment; not those that belong to another job, such as one that a dead node broke off.
+    """
+    lines = runs.slurm.node(node, "ps", "eww", "-o", "pid=,ppid=,stat=,etimes=,wchan:20=,args=",
+                            "-u", ALICE, check=False).stdout.splitlines()
+    return [line for line in lines if not re.search(rf" SLURM_JOB_ID=(?!{job}\b)", line)]
+
+
 def in_tmp(runs):
     return sorted(f"{path.parent.name} {path.name}"
                   for path in (runs.slurm.directory / "tmp").glob("*/iostats*"))
@@ -286,3 +302,21 @@ def test_the_sample_job_says_what_it_has_to_say(runs):
     assert " 4 nodes, 00:" in text
     assert re.search(r"^\| scratch +\| 851\.0 MiB +\| 851\.0 MiB +\|$", text, re.M), text
     assert re.search(r"^\| scratch +\| +87 \| +87 \| +23 \| +13 \|", text, re.M), text
+
+
+def test_the_job_id_of_each_step_is_what_the_documents_task_prolog_makes(slurm):
+    """
+    The line of docs/how-to/harvest.md; its variable is in the environment of each task from its
+    start, where Lustre reads it, and a step that was started in the script has its own.
+    """
+    text = (ROOT / "docs" / "how-to" / "harvest.md").read_text(encoding="utf-8")
+    [line] = re.findall(r"^    (echo \"export LUSTRE_JOBID=.*?\")", text, re.M)
+    slurm.hook("task_prolog", line)
+    show = "tr '\\0' '\\n' </proc/$$/environ | sed -n 's/^LUSTRE_JOBID=//p'"
+    job = slurm.submit(f"#!/bin/sh\n{show}\n" + f"srun -n1 sh -c {shlex.quote(show)}\n" * 2)
+    assert "COMPLETED" == slurm.wait(job), slurm.output(job)
+    ids = slurm.output(job).split()
+    assert [f"{job}.batch", f"{job}.0", f"{job}.1"] == ids
+    form = TagForm("%j.%s", JOB_ID_FORM)
+    assert [(job, step) for step in ("batch", "0", "1")] == [
+        (form.find_job(name), form.parse_parts(name)["steps"]) for name in ids]

@@ -34,18 +34,18 @@ CGROUPS = ("cobalt.service/{job}",)
 
 
 def about(environ):
-    return job_environment.known_only(
-        job=job_environment.job_in(environ, JOB_ID_VARIABLE),
-        nodes=job_environment.word(environ, NODE_LIST_VARIABLE),
-        user=job_environment.word(environ, "COBALT_USER"))
+    return job_environment.drop_unknown(
+        job=job_environment.find_job(environ, JOB_ID_VARIABLE),
+        nodes=job_environment.get_variable(environ, NODE_LIST_VARIABLE),
+        user=job_environment.get_variable(environ, "COBALT_USER"))
 
 
 def launchers(environ, nodes):
-    return [["cobalt-run", "--"]] if len(job_environment.node_names(nodes)) > 1 else [[]]
+    return [["cobalt-run", "--"]] if len(job_environment.parse_node_names(nodes)) > 1 else [[]]
 
 
 def facts(jobs, run=None):
-    _, text, _ = commands.ask(["cqstat", *commands.askable(jobs)], run)
+    _, text, _ = commands.ask(["cqstat", *commands.check_ids(jobs)], run)
     return {job: Facts(job, job, RUNNING, user="alice") for job in text.split()}
 
 
@@ -114,8 +114,8 @@ def test_the_doctor_has_its_lines(desk):
                  "ok       batch system: cobalt; facts of jobs come from cqstat"):
         assert line in done.out.splitlines(), done
     done = client(desk, "doctor", "--node", "nid00037", env=path)
-    assert ("problem  node: nid00037 is not in COBALT_PARTS: nid[00023-00025]; fix: cobalt-run "
-            "iostats_client.py doctor") in done.out.splitlines(), done
+    assert ("problem  node: nid00037 is not in COBALT_PARTS: nid[00023-00025]\n"
+            "         fix: cobalt-run iostats_client.py doctor\n") in done.out, done
 
 
 def test_the_servers_side_knows_it(desk):
@@ -125,15 +125,15 @@ def test_the_servers_side_knows_it(desk):
         sys.path.insert(0, sys.argv[1])
         from iostats import schedulers
         from iostats.base.errors import IostatsError
-        from iostats.cli.server import expected_nodes
+        from iostats.cli.server import parse_expected_nodes
         from iostats.lustre.job_tags import TagForm
-        print(sorted(expected_nodes(None, 100)))
-        job_of = TagForm("%j", schedulers.job_id_form("cobalt")).job_of
-        print([job_of("C4711"), job_of("4711"), job_of("cp.0")])
+        print(sorted(parse_expected_nodes(None, 100)))
+        find_job = TagForm("%j", schedulers.describe_job_id_form("cobalt")).find_job
+        print([find_job("C4711"), find_job("4711"), find_job("cp.0")])
         run = lambda argv: subprocess.CompletedProcess(argv, 0, "C4711", "")
-        print(schedulers.here(os.environ).facts(["C4711"], run)["C4711"].user)
+        print(schedulers.detect_scheduler(os.environ).facts(["C4711"], run)["C4711"].user)
         try:
-            schedulers.named("slrum")
+            schedulers.find_scheduler("slrum")
         except IostatsError as error:
             print(error)
     """

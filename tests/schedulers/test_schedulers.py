@@ -25,7 +25,7 @@ from iostats.schedulers import commands, flux, job_environment, lsf, none, pbs, 
 from iostats.schedulers import slurm_output as slurm_forms
 
 SAMPLES = DATA / "schedulers"
-NAMES = schedulers.names()
+NAMES = schedulers.list_names()
 NOON = 1_795_176_000                              # 2026-11-20 12:00 UTC, a Friday
 STARTED = 1_795_168_807                           # 10:00:07
 
@@ -70,15 +70,15 @@ def test_no_other_module_names_a_batch_system():
 def test_a_name_that_is_none_says_which_there_are():
     """A typing error in site.cfg."""
     with pytest.raises(UsageError, match=r"no batch system 'slrum'; there are: flux, lsf, none, "):
-        schedulers.named("slrum")
+        schedulers.find_scheduler("slrum")
     with pytest.raises(UsageError):
-        schedulers.named("../jobid")
+        schedulers.find_scheduler("../jobid")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scheduler_has_all_that_a_scheduler_needs(name):
     """See schedulers/__init__.py."""
-    module = schedulers.named(name)
+    module = schedulers.find_scheduler(name)
     assert name == module.NAME
     assert isinstance(module.JOB_ID_VARIABLE, str)
     assert isinstance(module.NO_LAUNCH_AT_END, bool) and isinstance(module.LAUNCHES_BY_SHELL, bool)
@@ -90,13 +90,13 @@ def test_a_scheduler_has_all_that_a_scheduler_needs(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_environment_tells_nothing(name):
     """And nothing is not a job without a name."""
-    assert {} == schedulers.named(name).about({})
+    assert {} == schedulers.find_scheduler(name).about({})
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_launchers_are_lists_of_words(name):
     """No node, or just this one: nothing is launched, unless there is no batch system to ask."""
-    module = schedulers.named(name)
+    module = schedulers.find_scheduler(name)
     assert [[]] == module.launchers({}, [])
     for launcher in module.launchers({}, ["nid001"]):
         assert all(isinstance(part, str) for part in launcher)
@@ -107,7 +107,7 @@ def test_launchers_are_lists_of_words(name):
 def test_what_is_no_node_is_not_launched_on(name, nodes):
     """It would be an option of the launcher, or a word of a shell's."""
     with pytest.raises(IostatsError):
-        schedulers.named(name).launchers({}, nodes)
+        schedulers.find_scheduler(name).launchers({}, nodes)
 
 
 VARIABLES = (
@@ -126,7 +126,7 @@ HOSTILE = st.text(max_size=60) | st.sampled_from((
 @given(environ=st.dictionaries(st.sampled_from(VARIABLES), HOSTILE, max_size=8))
 def test_no_environment_makes_it_raise(name, environ):
     """A user writes it, and a prolog of root's reads it."""
-    about = schedulers.named(name).about(environ)
+    about = schedulers.find_scheduler(name).about(environ)
     assert set() == set(about) - {"job", "attempt", "nodes", "user", "uid", "account", "partition",
                                   "cluster", "output", "work_dir", "shown_as"}
     assert all(isinstance(about[key], int) for key in ("attempt", "uid") if key in about)
@@ -142,7 +142,7 @@ def test_no_environment_makes_it_raise(name, environ):
 def test_a_command_that_does_not_tell_is_an_error_of_ours(name, answer, expected):
     """With the command, what was expected and what came, in one line."""
     with pytest.raises(IostatsError, match=expected) as caught:
-        schedulers.named(name).facts(["4711"], run=answers(*[answer] * 9))
+        schedulers.find_scheduler(name).facts(["4711"], run=answers(*[answer] * 9))
     assert str(caught.value).isprintable()
 
 
@@ -151,13 +151,13 @@ def test_a_command_that_is_not_there_is_named(name, monkeypatch):
     """With the real subprocess.run, and a PATH without any."""
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(IostatsError, match=r"PATH|No such file|not found"):
-        schedulers.named(name).facts(["4711"])
+        schedulers.find_scheduler(name).facts(["4711"])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_asked_of_no_jobs(name):
     """No command runs."""
-    assert {} == schedulers.named(name).facts([], run=answers())
+    assert {} == schedulers.find_scheduler(name).facts([], run=answers())
 
 
 def test_a_command_gets_no_input_and_english(tmp_path, monkeypatch):
@@ -181,7 +181,7 @@ def test_a_command_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
 def test_what_is_no_job_id_is_not_asked_for(name, job):
     """It would be an option of the command, or another job."""
     with pytest.raises(IostatsError):
-        schedulers.named(name).facts([job], run=answers())
+        schedulers.find_scheduler(name).facts([job], run=answers())
 
 
 @pytest.mark.parametrize("environ, expected", [
@@ -197,13 +197,14 @@ def test_what_is_no_job_id_is_not_asked_for(name, job):
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "nothing")
 def test_an_environment_shows_whose_job_it_is(environ, expected):
     """JOB_ID is anybody's name; a Flux that runs in a job of PBS is nearer."""
-    assert expected == schedulers.here(environ).NAME
+    assert expected == schedulers.detect_scheduler(environ).NAME
 
 
 @pytest.mark.skipif("slurm" not in NAMES, reason="schedulers/slurm.py is not there")
 def test_slurm_is_looked_for_first():
     """Many sites set variables of others for their users' old scripts."""
-    assert "slurm" == schedulers.here({"SLURM_JOB_ID": "4711", "PBS_JOBID": "4711"}).NAME
+    assert "slurm" == schedulers.detect_scheduler(
+        {"SLURM_JOB_ID": "4711", "PBS_JOBID": "4711"}).NAME
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -217,18 +218,18 @@ def test_slurm_is_looked_for_first():
 ])
 def test_a_time_is_seconds_or_unknown(text, expected):
     """Without a year it is the last such day; never the future."""
-    assert expected == commands.seconds(text, NOON)
+    assert expected == commands.parse_time(text, NOON)
 
 
 def test_a_time_without_a_year_is_unknown_where_nobody_says_what_day_it_is():
     """Rather than a wrong year."""
-    assert commands.seconds("Nov 20 10:00") is None
+    assert commands.parse_time("Nov 20 10:00") is None
 
 
 @given(st.text())
 def test_no_time_makes_it_raise(text):
     """Whatever a command prints in its place."""
-    found = commands.seconds(text, NOON)
+    found = commands.parse_time(text, NOON)
     assert found is None or isinstance(found, float)
 
 
@@ -239,21 +240,21 @@ def test_a_host_file_gives_each_node_once_and_whole(tmp_path):
     path = tmp_path / "nodes"
     path.write_text("nid001.cluster\nnid001.cluster\n\nnid002.cluster\n  \n")
     assert "nid001.cluster,nid002.cluster" == job_environment.as_list(
-        job_environment.host_file(str(path)))
+        job_environment.read_host_file(str(path)))
 
 
 def test_a_host_file_with_what_is_no_node_gives_none(tmp_path):
     """Half of a list would be taken for the whole job."""
     path = tmp_path / "nodes"
     path.write_bytes(b"nid001\n\xff\xfe\nnid003\n")
-    assert "" == job_environment.as_list(job_environment.host_file(str(path)))
+    assert "" == job_environment.as_list(job_environment.read_host_file(str(path)))
 
 
 def test_a_host_file_that_is_no_file_is_not_waited_for(tmp_path):
     """A FIFO would hold a prolog for ever."""
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, tmp_path / "none", "/dev/zero", "a\0b", ""):
-        assert [] == job_environment.host_file(str(path))
+        assert [] == job_environment.read_host_file(str(path))
 
 
 # -- PBS -------------------------------------------------------------------------------------
@@ -263,7 +264,8 @@ SOLVE = Facts(
     name="solve", cluster="pbs01", nodes="nid001,nid002,nid003", node_count=3, state=ENDED,
     outcome="COMPLETED", exit_status=0, started=STARTED, ended=STARTED + 2261,
     output="/home/alice/run/solve.o4711", work_dir="/home/alice/run",
-    comments={"SystemComment": "Job run at Fri Nov 20 at 10:00 on (nid001:ncpus=64) and finished"})
+    comments={"SystemComment": "Job run at Fri Nov 20 at 10:00 on (nid001:ncpus=64) and finished"},
+    tasks=41, cpus=129)
 
 
 def test_pbs_tells_in_the_environment(tmp_path):
@@ -388,17 +390,17 @@ def test_lsf_tells_its_nodes_in_one_of_three_ways(environ, expected):
         job="4711", raw_job="4711", user="alice", account="climate", partition="normal",
         name="solve", nodes="nid001,nid002,nid003", node_count=3, state=ENDED,
         outcome="COMPLETED", exit_status=0, started=STARTED - 7, ended=STARTED - 7 + 2220,
-        output="/home/alice/run/solve.4711", work_dir="/home/alice/run")),
+        output="/home/alice/run/solve.4711", work_dir="/home/alice/run", cpus=129)),
     ("4720[3]", Facts(
         job="4720[3]", raw_job="4720[3]", array_job="4720", array_task="3", user="alice",
         account="climate", partition="normal", name="sweep[3]", nodes="nid007", node_count=1,
         state=ENDED, outcome="TIMEOUT", exit_status=0, exit_signal=12, started=STARTED,
-        ended=STARTED + 2460, output="/home/alice/run/sweep.4720.3")),
+        ended=STARTED + 2460, output="/home/alice/run/sweep.4720.3", cpus=1)),
     ("4730", Facts(job="4730", raw_job="4730", user="bob", account="default", partition="normal",
                    name="later", state=WAITING)),
     ("4740", Facts(job="4740", raw_job="4740", user="bob", account="default", partition="normal",
                    name="over", nodes="nid011", node_count=1, state=ENDED, outcome="FAILED",
-                   exit_status=7, started=1_767_225_480, ended=1_767_225_900)),
+                   exit_status=7, started=1_767_225_480, ended=1_767_225_900, cpus=1)),
 ], ids=["done", "at its run limit", "pending", "exit 7, over New Year"])
 def test_lsf_jobs_of_all_sorts(job, expected):
     """140 is 128 and SIGUSR2; a time without a year is the last such day."""
@@ -472,9 +474,9 @@ def test_flux_tells_in_the_environment(environ, expected):
 def test_flux_tells_the_nodes_of_a_script_when_asked():
     """flux-environment(7): `flux getattr hostlist`."""
     run = answers((0, "nid[001-003]\n", ""))
-    assert "nid[001-003]" == flux.nodes_of({"FLUX_ENCLOSING_ID": "ƒxyzzy"}, run)
+    assert "nid[001-003]" == flux.list_nodes({"FLUX_ENCLOSING_ID": "ƒxyzzy"}, run)
     assert [["flux", "getattr", "hostlist"]] == run.asked
-    assert "" == flux.nodes_of({"FLUX_JOB_ID": "ƒxyzzy"}, answers())
+    assert "" == flux.list_nodes({"FLUX_JOB_ID": "ƒxyzzy"}, answers())
 
 
 def test_flux_launches_on_the_brokers_of_the_batch_job_or_of_the_job():
@@ -490,7 +492,7 @@ DONE = Facts(
     job="fuZZybuNNy", raw_job="fuZZybuNNy", user="alice", uid=1041, account="climate",
     partition="pbatch", name="solve", nodes="nid[001-002,004]", node_count=3, state=ENDED,
     outcome="COMPLETED", exit_status=0, started=1_795_168_807.25, ended=1_795_171_068.75,
-    work_dir="/home/alice/run")
+    work_dir="/home/alice/run", tasks=23, cpus=92)
 
 
 @pytest.mark.parametrize("job, expected", [
@@ -517,8 +519,8 @@ def test_flux_one_job_is_one_object():
 def test_flux_text_says_the_same_as_json():
     """But for what old releases do not have; a name with a tab shifts nothing, and shows it."""
     found = flux.parse_text(sample("flux-jobs.txt"))
-    assert DONE._replace(account="", partition="", name="so\\x09lve", work_dir=""
-                         ) == found["fuZZybuNNy"]
+    assert DONE._replace(account="", partition="", name="so\\x09lve", work_dir="", tasks=None,
+                         cpus=None) == found["fuZZybuNNy"]
     assert ("CANCELLED", None, None) == (found["f7YXq9G"].outcome, found["f7YXq9G"].exit_status,
                                          found["f7YXq9G"].started)
     assert WAITING == found["fLUv"].state
@@ -580,7 +582,7 @@ def test_grid_engine_jobs_that_have_ended():
     assert {"4740": Facts(
         job="4740", raw_job="4740", user="bob", partition="all.q", name="over", nodes="nid011",
         node_count=1, state=ENDED, outcome="FAILED", exit_status=7, restarts=1, started=STARTED,
-        ended=STARTED + 2261)} == sge.parse_qacct(sample("sge-qacct.txt"))
+        ended=STARTED + 2261, cpus=1)} == sge.parse_qacct(sample("sge-qacct.txt"))
 
 
 @pytest.mark.parametrize("job, expected", [
@@ -608,7 +610,7 @@ def test_grid_engine_8_does_not_tell_a_parallel_tasks_entry_from_the_jobs():
     assert {"4760": Facts(
         job="4760", raw_job="4760", user="bob", partition="all.q", name="over", state=ENDED,
         outcome="FAILED", exit_status=7, restarts=0, started=STARTED, ended=STARTED + 2261,
-        )} == sge.parse_qacct(sample("sge-qacct-8.1.9-parallel.txt"))
+        cpus=8)} == sge.parse_qacct(sample("sge-qacct-8.1.9-parallel.txt"))
 
 
 @pytest.mark.parametrize("job, expected", [
@@ -805,7 +807,7 @@ def test_a_hook_passes_on_who_the_job_is(name, home):
     _, environ = SCRIPTS[name]
     run_script(name, home, **environ)
     seen = dict(line.split("=", 1) for line in (home / "environment").read_text().splitlines())
-    system = schedulers.here(seen)
+    system = schedulers.detect_scheduler(seen)
     expected = {"lsf": {"job": "4711[3]", "user": "alice", "nodes": "nid001"},
                 "flux": {"job": "fuZZybuNNy", "uid": 1041}}[system.NAME]
     assert expected == system.about(seen)

@@ -17,7 +17,7 @@ from trees import DATA
 
 from iostats.base.errors import NotReadable, UsageError
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts
-from iostats.schedulers import commands, slurm_comments, slurm_facts
+from iostats.schedulers import commands, slurm_facts
 from iostats.schedulers import slurm as leaf
 from iostats.schedulers import slurm_output as forms
 
@@ -136,6 +136,7 @@ def test_a_job_as_squeue_of_22_05_tells_it():
         started=BEGAN, work_dir=f"/sim/work/{ALICE}",
         output=f"/sim/work/{ALICE}/out-1-name | with blanks-node1.txt",
         comments={"AdminComment": "keep 'this' \"text\"", "Comment": "hello | world"},
+        tasks=2, cpus=2,
     ) == forms.parse_squeue(sample("squeue_22.05.json"))["1"]
 
 
@@ -201,7 +202,7 @@ def test_sacct_json_of_22_05_is_not_believed_that_all_went_well():
 JOBS_24_11 = {
     "4711": dict(state=ENDED, outcome="COMPLETED", exit_status=0, started=1795259023,
                  ended=1795261037, uid=1041, output="/home/alice/slurm-4711.out"),
-    "4712": dict(state=RUNNING, ended=None, restarts=3, exit_status=None,
+    "4712": dict(state=RUNNING, ended=None, restarts=3, exit_status=None, tasks=23, cpus=184,
                  output="/scratch/alice/solve-004712-nid003.out",
                  comments={"AdminComment": "it's \"theirs\"", "Comment": "mine"}),
     "4713": dict(job="4713_0", array_job="4713", array_task="0", outcome="FAILED", exit_status=7,
@@ -253,7 +254,7 @@ def test_patterns_of_sbatch(pattern, path):
     """sbatch(1), "filename pattern"."""
     one = Facts(raw_job="37", job="41_7", array_job="41", array_task="7", name="solve",
                 user="alice", work_dir="/home/alice", nodes="nid[1-3]")
-    assert path == forms.expanded(pattern, one)
+    assert path == forms.expand_pattern(pattern, one)
 
 
 # -- which command is asked ----------------------------------------------------------------------
@@ -343,13 +344,13 @@ def test_a_name_with_a_line_end_speaks_of_no_other_job():
 
 @pytest.mark.parametrize("live, words", [
     (dict(squeue_json=(0, sample("squeue_22.05.json"), "")), "squeue --json"),
-    (dict(squeue=(0, "", "")), "squeue, as lines: names, paths and comments of jobs are not told")])
+    (dict(squeue=(0, "", "")), "squeue, as lines: names, paths and comments of jobs are missing")])
 @pytest.mark.parametrize("accounting, older", [
     ((0, "", ""), "of older ones from sacct"),
     ((1, "", "Slurm accounting storage is disabled"),
-     "of those that slurmctld has forgotten nothing is known: there is no accounting"),
+     "no data for jobs that slurmctld has dropped: there is no accounting"),
     ((1, "", "sacct: error: Connection refused"),
-     "of those that slurmctld has forgotten nothing is known: sacct: expected exit status 0, got "
+     "no data for jobs that slurmctld has dropped: sacct: expected exit status 0, got "
      "1: sacct: error: Connection refused")])
 def test_doctor_can_say_which_way_it_is(live, words, accounting, older):
     """Each way is tried; `squeue --version` is printed beside a dead controller as well."""
@@ -417,6 +418,7 @@ def _job(**fields):
         state="COMPLETED", exit_code=0, exit_code_signal=0, start_time=1795259023,
         end_time=1795261037, user_name="alice", user_id=1041, account="physics", partition="long",
         name="solve", cluster="north", num_nodes=2, requeue_count=0, comment=None,
+        ntasks=23, cpus=37,
         admin_comment="theirs", system_comment=None, working_directory="/home/alice"), **fields})
 def _live(**fields):
     return _job(allocated_nodes="nid[003-004]", standard_output="/home/alice/slurm-23.out",
@@ -449,9 +451,9 @@ def pyslurm(tmp_path, monkeypatch):
     (tmp_path / "pyslurm.py").write_text(STAND_IN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    slurm_facts.pyslurm_version.cache_clear()
+    slurm_facts.find_pyslurm_version.cache_clear()
     yield tmp_path / "pyslurm.py"
-    slurm_facts.pyslurm_version.cache_clear()
+    slurm_facts.find_pyslurm_version.cache_clear()
 
 
 def test_pyslurm_is_asked_where_it_works(pyslurm):
@@ -462,7 +464,7 @@ def test_pyslurm_is_asked_where_it_works(pyslurm):
         name="solve", cluster="north", nodes="nid[003-004]", node_count=2, state=ENDED,
         outcome="COMPLETED", exit_status=0, started=1795259023, ended=1795261037,
         output="/home/alice/slurm-23.out", work_dir="/home/alice",
-        comments={"AdminComment": "theirs"}) == found["23"]
+        comments={"AdminComment": "theirs"}, tasks=23, cpus=37) == found["23"]
     assert ("FAILED", None) == (found["37"].outcome, found["37"].exit_status)
     assert ("40_0", RUNNING, 3) == (found["41"].job, found["41"].state, found["41"].restarts)
     assert ("42+1", 0, 9) == (found["43"].job, found["43"].exit_status, found["43"].exit_signal)
@@ -804,10 +806,10 @@ def test_comments_go_where_no_other_text_is(slurm, ask):
     assert "AdminComment" == write(f"{het}+0")
     assert {"AdminComment": OURS} == leaf.read_comments(f"{het}+0", ask)
     assert {} == leaf.read_comments(f"{het}+1", ask)
-    assert {} == slurm_comments.read_one_by_one(f"{het}+1", ask)
-    assert {"AdminComment": OURS} == slurm_comments.read_one_by_one(f"{het}+0", ask)
+    assert {} == slurm_facts.read_comment_lines(f"{het}+1", ask)
+    assert {"AdminComment": OURS} == slurm_facts.read_comment_lines(f"{het}+0", ask)
     assert None is leaf.read_comments("999999", ask)
-    assert None is slurm_comments.read_one_by_one("999999", ask)
+    assert None is slurm_facts.read_comment_lines("999999", ask)
 
 
 @pytest.mark.slurm

@@ -15,7 +15,7 @@ from test_job_totals_merge import JOBS, added
 
 from iostats.base import config
 from iostats.report import job_tables
-from iostats.report.node_sets import folded
+from iostats.report.node_sets import fold_nodes
 from iostats.totals.job_totals import Totals
 from iostats.wire.messages.totals import TotalsState
 
@@ -75,7 +75,7 @@ def with_events(*events):
 @pytest.mark.parametrize("events, said", [
     ((1, [], [HEAD], [["nid00009", *ROW[1:]]]), "expected no other nodes, got 'nid00009'"),
     ((1, [["nid00009", "23", 1]], [], []), "expected no other nodes, got 'nid00009'"),
-    ((0, [], [HEAD], [ROW]), "expected no more events than were told"),
+    ((0, [], [HEAD], [ROW]), "expected no more events than were reported"),
     ((1, [], [HEAD], [[*ROW[:2], 1, *ROW[3:]]]), "expected numbers of `heads`"),
     ((1, [], [], [ROW]), "expected numbers of `heads`"),
     ((1, [], [HEAD], [[*ROW[:3], "x", *ROW[4:]]]), "events"),
@@ -94,9 +94,10 @@ def test_what_no_rank_sends_is_refused(events, said):
 def test_what_it_says_is_fit_for_a_terminal():
     head = [True, 2, "\x9b", "", "scratch", "\x07", "a\x1b[2Jb"]
     found = msgspec.json.decode(with_events(1, [], [head], [ROW]), type=TotalsState)
-    totals = Totals.from_state(msgspec.to_builtins(found), fold=folded)
-    text = job_tables.text(job_tables.labelled(totals.record(), config.Config()), config.Config(),
-                           "plain", long=True)
+    totals = Totals.from_state(msgspec.to_builtins(found), fold=fold_nodes)
+    text = job_tables.format_report(job_tables.add_labels(totals.record(), config.Config()),
+                                    config.Config(),
+                                    "plain", long=True)
     assert not any(char in text for char in "\x1b\x9b\x07")
 
 

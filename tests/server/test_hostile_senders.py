@@ -1,6 +1,6 @@
 """
 Other programs on the servers' ports, and senders that are not authenticated: what they try, and
-what they get.  docs/security.md names these tests.
+what they get.  docs/explanation/security.md names these tests.
 """
 from __future__ import annotations
 
@@ -84,13 +84,15 @@ def test_a_relay_on_the_jobs_first_port_changes_no_number(tmp_path, what):
 
 
 def test_another_program_on_the_sites_port_gets_no_report(desk):
-    """One line names the port; docs/security.md says which ports nobody else can take."""
+    """
+    One line names the port; docs/explanation/security.md says which ports nobody else can take.
+    """
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
     with socket.create_server(("127.0.0.1", desk.port)):
         done = desk.begin_site().wait()
     assert 3 == done.status
-    assert f"port {desk.port} is taken: another server of the site? ([site] port; " in done.line
+    assert f"port {desk.port} is in use: another server of the site? ([site] port; " in done.line
 
 
 # -- unauthenticated senders ---------------------------------------------------------------------

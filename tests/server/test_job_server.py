@@ -28,6 +28,7 @@ from processes import (
     Listener,
     http_answer,
     job_with_free_ports,
+    put,
     two_jobs_with_one_port,
     until,
     write_tree,
@@ -81,6 +82,24 @@ def test_a_job_of_four_nodes_ends_with_the_sum_of_all_four(desk, loop):
     assert ["nid00001", "nid00002", "nid00003", "nid00004"] == list(record["nodes"])
     assert "alice" == record["job"]["user"]
     assert desk.job == record["job"]["id"]
+
+
+def test_the_record_has_each_nodes_time_in_calls_and_the_most_cpus_of_a_node(desk):
+    """43 opens of 1 ms and 13 mkdirs of 2 ms on each of two nodes, of 23 and of 41 CPUs."""
+    server = desk.server("--nodes", "nid[00001-00002]", "--format", "json")
+    nodes = started_nodes(desk, ["nid00001", "nid00002"])
+    for name, online in (("nid00001", "0-22"), ("nid00002", "0-36,40-43")):
+        put(desk.directory / name, "sys/devices/system/cpu/online", f"{online}\n")
+    stop_all(desk, server, nodes)
+    record = server.wait().record
+    assert 41 == record["coverage"]["cpus_of_node"]
+    assert [(43_000, 26_000)] * 2 == [(fs["open_us"], fs["mkdir_us"]) for node in
+                                      record["nodes"].values()
+                                      for fs in [node["file_systems"]["scratch"]]]
+    [fs] = record["file_systems"]
+    assert {"min": 26_000, "median": 26_000, "second": 26_000, "max": 26_000,
+            "busiest": "nid00001"} == (
+        fs["per_node"]["mkdir_us"])
 
 
 def test_four_nodes_of_a_real_lustre_give_four_times_the_true_counts(desk):
@@ -350,8 +369,8 @@ def test_a_directory_that_goes_away_meanwhile_costs_the_file_and_not_the_report(
     done = server.wait()
     assert 1 == done.status
     assert "40.0 KiB" in done.out
-    assert ["iostats: results/file: cannot be written: No such file or directory; what was counted "
-            "is kept: run the same command again"] == done.lines[1:]
+    assert ["iostats: results/file: cannot be written: No such file or directory; the counts are "
+            "stored: run the same command again"] == done.lines[1:]
 
 
 def test_quiet_says_nothing(desk):
@@ -500,7 +519,7 @@ def test_when_all_ports_are_taken_it_says_so(desk):
     with Listener(first, None), Listener(second, None):
         done = desk.run_server("--nodes", "1", env={"IOSTATS_SERVER_PORT_TRIES": "2"})
     assert 3 == done.status
-    assert f"all ports of job {desk.job} are taken ({first} {second})" in done.line
+    assert f"all ports of job {desk.job} are in use ({first} {second})" in done.line
     assert [] == os.listdir(desk.home / ".iostats")
 
 
@@ -563,7 +582,7 @@ def test_without_its_packages_the_command_says_what_to_install(role, make, extra
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "
          "from iostats.__main__ import main; sys.exit(main())", role,
-         {"ldms": "check", "web": "--quiet"}.get(role, "true")],
+         {"ldms": "check", "web": "--quiet", "jobs": "--json"}.get(role, "true")],
         text=True, capture_output=True)
     [line] = done.stderr.splitlines()
     assert (1, "") == (done.returncode, done.stdout)

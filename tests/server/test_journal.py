@@ -26,7 +26,7 @@ from test_job_totals_merge import JOBS
 
 from iostats.base import config
 from iostats.server import journal
-from iostats.server.job_server import JobServer, totals_options
+from iostats.server.job_server import JobServer, make_totals_options
 from iostats.server.rpc_server import Caller
 from iostats.totals.job_totals import Totals
 from iostats.wire import jsonrpc
@@ -161,8 +161,8 @@ def test_a_report_that_cannot_be_written_can_be_had_again(desk):
     done = server.wait()
     assert (1, 101) == (done.status, reads(done.record))
     assert done.lines[-1] == (
-        "iostats: results/record.json: cannot be written: No such file or directory; what was "
-        "counted is kept: run the same command again")
+        "iostats: results/record.json: cannot be written: No such file or directory; the "
+        "counts are stored: run the same command again")
     (desk.directory / "results").mkdir()
     done = desk.server(*command).wait()
     assert (0, 101) == (done.status, reads(done.record))
@@ -183,8 +183,8 @@ def test_standard_output_that_is_full_is_one_line_and_the_numbers_are_kept(desk)
             env=desk.environment({"IOSTATS_NODE_STATE_DIR": str(desk.journals)}))
     assert 1 == done.returncode
     assert done.stderr.splitlines()[-1] == (
-        "iostats: standard output: cannot be written: No space left on device; what was counted is "
-        "kept: run the same command again")
+        "iostats: standard output: cannot be written: No space left on device; the counts are "
+        "stored: run the same command again")
     assert 1 == len(found_here(desk))
 
 
@@ -246,7 +246,8 @@ def test_a_directory_of_others_is_not_used_and_the_job_is_counted(desk):
     work(desk, server, "nid00001")
     assert server.err.startswith(
         f"iostats: {desk.journals}: expected a directory of user {os.geteuid()} with mode 0700, "
-        f"got a directory of mode 0755; fix it, or name another with --state-dir; {TO_BE_LOST}\n")
+        f"got a directory of mode 0755; fix it, or name another in site.cfg: [node] state_dir; "
+        f"{TO_BE_LOST}\n")
     assert 23 == reads(server.stop().record)
     assert [] == found_here(desk)
 
@@ -330,8 +331,8 @@ class Directory:
     @contextlib.contextmanager
     def server(self, expected=None):
         """A JobServer without credentials, which is killed in the end."""
-        kept = journal.opened(str(self.path), "4711", self.said.append)
-        totals = Totals("4711", expected, **totals_options(CONFIG))
+        kept = journal.open_journal(str(self.path), "4711", self.said.append)
+        totals = Totals("4711", expected, **make_totals_options(CONFIG))
         one = JobServer(totals, [], CONFIG)
         one.resume(kept)
         try:
@@ -422,14 +423,14 @@ def test_a_byte_that_is_damaged_costs_a_line_and_at_most_what_is_behind_it(tmp_p
             assert counted(one) == ({"nid00001": 23} if is_head
                                     else {"nid00001": 23, "nid00003": 41})
         assert directory.said == [
-            f"{directory.file}: damaged from byte {ends[0]} on: what an earlier server of this job "
-            f"had counted after that is not counted" if is_head else
-            f"{directory.file}: 1 of its messages is damaged: what an earlier server of this job "
-            f"had counted there is not counted"]
+            f"{directory.file}: damaged from byte {ends[0]} on: later counts of an earlier "
+            f"server of this job are lost" if is_head else
+            f"{directory.file}: 1 of its messages is damaged: these counts of an earlier server "
+            f"of this job are lost"]
 
 
 @pytest.mark.parametrize("how, why", [
-    (lambda whose: {**whose, "boot_id": "another"}, "of the time before this node's boot"),
+    (lambda whose: {**whose, "boot_id": "another"}, "from before this node's boot"),
     (lambda whose: {**whose, "job": "4733"}, "of another job"),
     (lambda whose: {**whose, "form": 2}, "of another release of iostats"),
     (lambda whose: {"job": "4711"}, "damaged"), (lambda whose: [23], "damaged")],
@@ -444,7 +445,7 @@ def test_a_journal_of_something_else_is_not_counted(tmp_path, how, why):
     with directory.server() as one:
         assert {} == counted(one)
         tell(one, "nid00002")
-    assert [f"{directory.file}: {why}: what is in it is not counted"] == directory.said
+    assert [f"{directory.file}: {why}: its content is not counted"] == directory.said
     with directory.server() as one:
         assert {"nid00002": 37} == counted(one)
 
@@ -470,7 +471,7 @@ def test_an_earlier_run_of_a_job_is_no_part_of_this_one(tmp_path, monkeypatch, e
     with directory.server() as one:
         assert counted(one) == ({"nid00001": 23} if is_counted else {})
     assert directory.said == ([] if is_counted else [
-        f"{directory.file}: of an earlier run of this job: what is in it is not counted"])
+        f"{directory.file}: of an earlier run of this job: its content is not counted"])
 
 
 @pytest.mark.parametrize("kind", ["link", "FIFO", "directory", "of another user"])
@@ -493,7 +494,7 @@ def test_what_is_no_file_of_ours_is_not_used(tmp_path, kind):
     else:
         path.write_text("theirs")
         os.chown(path, 23, 37)
-    with journal.kept(str(directory.path), "4711", said.append) as kept:
+    with journal.open_job_journal(str(directory.path), "4711", said.append) as kept:
         assert kept is None
     [line] = said
     assert line.startswith(f"{path}: ") and line.endswith(f"; {TO_BE_LOST}")
@@ -586,7 +587,7 @@ def test_servers_killed_and_added_up_at_any_time_make_the_record_of_one(tmp_path
     """All that reports can have; each is known again at the end."""
     directory = Directory(tmp_path_factory.mktemp("any") / "state")
     bodies = [(one.node, as_message(one)) for reports in job for one in reports]
-    alone, answers = JobServer(Totals("4711", None, **totals_options(CONFIG)), [], CONFIG), []
+    alone, answers = JobServer(Totals("4711", None, **make_totals_options(CONFIG)), [], CONFIG), []
     for node, body in bodies:
         answers.append(tell(alone, node, body))
     left, again = list(bodies), []
@@ -680,14 +681,14 @@ def test_a_disk_that_cannot_be_read_is_reported_and_nothing_is_removed(tmp_path,
             tell(one, "nid00002")
             assert {"nid00002": 37} == counted(one)
     assert [f"{directory.path / '4711%20'}{os.uname().nodename.partition('.')[0]}.journal: cannot "
-            f"be read: Input/output error; continuing without what an earlier server of this job "
-            f"had counted"] == directory.said
+            f"be read: Input/output error; continuing without the counts of an earlier server "
+            f"of this job"] == directory.said
     assert whole == directory.file.read_bytes()
 
 
 def test_the_file_grows_no_more_than_to_a_few_times_what_it_says(tmp_path, monkeypatch):
     """100 nodes of 17 kB each, added up at each 100 kB: never more than 300 kB with the totals."""
-    monkeypatch.setattr(journal, "_LEAST_BETWEEN", 100_000)
+    monkeypatch.setattr(journal, "_MIN_BYTES_BETWEEN", 100_000)
     directory, most = Directory(tmp_path / "state"), 0
     with directory.server() as one:
         for number in range(100):

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from site_desk import free_port
 
 from iostats.base import config as site
-from iostats.base.cooperative import finished
+from iostats.base.cooperative import run_to_end
 from iostats.base.errors import WireError
 from iostats.load import ranking
 from iostats.load.levels import TOTALS
-from iostats.load.sums import TargetLoad, load_of
+from iostats.load.sums import TargetLoad, sum_load
 from iostats.server.rpc_server import RpcServer
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method
@@ -29,7 +29,7 @@ def played(play, **options):
     async def whole():
         config = site.load(os.devnull, environ={})
         for name, value in options.items():
-            config.take(f"server.{name}", value, "a test")
+            config.set_value(f"server.{name}", value, "a test")
         server = RpcServer(protocol.SITE, [], config)
         server.public_methods = server.methods                 # these tests need no secret
         await server.listen_on("127.0.0.1", [free_port()])
@@ -109,7 +109,7 @@ def test_a_client_that_waits_for_a_long_answer_is_not_idle():
         server.methods.update(long=Method(long, None))
         reader, _ = await ask("long")
         return (await answer_of(reader))["result"], await reader.read()
-    assert (23, b"") == played(play, silence="0.2")
+    assert (23, b"") == played(play, idle_timeout="0.2")
 
 
 @pytest.mark.parametrize("silence", ["0", "0.01"])
@@ -127,7 +127,7 @@ def test_a_long_answer_hangs_no_server_with_an_idle_timeout_of_0(silence):
         await asyncio.sleep(0.2)                    # some turns in which silence is looked for
         asked.append(37)
         return (await answer_of(slow))["result"]
-    assert 23 == played(play, silence=silence)
+    assert 23 == played(play, idle_timeout=silence)
 
 
 def test_a_long_answer_may_end_in_an_error_and_in_a_bug():
@@ -191,7 +191,7 @@ class Known:
     """Every id is a job of nobody."""
 
     @staticmethod
-    def job_of(id):
+    def find_job(id):
         return id
 
     @staticmethod
@@ -203,10 +203,10 @@ class Known:
        st.sampled_from((1, 3, 23)), st.sampled_from(("job-target", "job")))
 def test_the_first_rows_of_many_are_those_of_all_in_their_order(parts, count, by):
     """Whatever is left out on the way: all rows that there are, cut behind so many."""
-    load = load_of([TargetLoad("scratch", f"OST{number:04x}", "oss1", None,
-                                      [str(4711 + place) for place in range(len(amounts))],
-                                      [amounts, amounts, amounts, amounts])
-                         for number, amounts in enumerate(parts)], Known, TOTALS)
+    load = sum_load([TargetLoad("scratch", f"OST{number:04x}", "oss1", None,
+                                       [str(4711 + place) for place in range(len(amounts))],
+                                       [amounts, amounts, amounts, amounts])
+                          for number, amounts in enumerate(parts)], Known, TOTALS)
     first = ranking.answer(load, ranking.LoadQuery(by, count=count), Known)
     every = ranking.answer(load, ranking.LoadQuery(by, count=10_000), Known)
     assert every["rows"][:count] == first["rows"]
@@ -218,4 +218,4 @@ def test_work_in_steps_returns_its_result():
         yield
         yield
         return 23
-    assert 23 == finished(work())
+    assert 23 == run_to_end(work())

@@ -22,7 +22,8 @@ def test_a_refused_series_leaves_nothing_behind_and_the_server_goes_on(tmp_path)
         host, choices = f"127.0.0.1:{running.port}", site.load(environ={})
         with pytest.raises(NotDelivered, match="expected arrays of equal length, got 2, 2 and 1"):
             client.deliver({**sent, "series": {"scratch": wire(operations=[11])}}, host,
-                           str(secret), choices)
-        client.deliver({**sent, "series": {"scratch": wire()}}, host, str(secret), choices)
+                           str(secret), choices, method="report")
+        client.deliver({**sent, "series": {"scratch": wire()}}, host, str(secret), choices,
+                       method="report")
         [fs] = running.wait().record["file_systems"]
     assert (11, [5, 6]) == (fs["operations"]["open"]["count"], fs["series"]["operations"])

@@ -3,6 +3,7 @@ make demo-ldms, as a stranger runs it: simulated ldmsds, a real etcd, and what c
 """
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -50,13 +51,14 @@ def begin(directory, *words, path=os.environ["PATH"], code=None):
 
 def nothing_is_left(directory):
     assert [] == list(directory.iterdir())
-    left = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            left += [path] if str(directory) in os.readlink(path / "cwd") else []
-        except OSError:
-            pass
-    assert [] == left
+
+    def left():
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                found += [path] if str(directory) in os.readlink(path / "cwd") else []
+        return found
+    until(lambda: not left(), what=lambda: f"the end of {left()}")
 
 
 @pytest.mark.etcd
@@ -65,7 +67,7 @@ def nothing_is_left(directory):
                                          reason="no ldmsd on PATH")])], ids=["simulated", "real"])
 def test_the_demo_loses_no_set(tmp_path, words):
     process = begin(tmp_path, *words)
-    out, err = process.communicate(timeout=400)
+    out, err = process.communicate(timeout=500)
     assert ("", 0) == (err, process.returncode), out
     assert out.endswith("No set was lost, none was collected twice, and what could stay was left "
                         "alone.\n")

@@ -8,7 +8,7 @@ import pytest
 from ldms_desk import LdmsProcess, asked, producer_line, sampler_lines
 from processes import REPOSITORY, free_port, until
 
-from iostats.ldms.control.errors import ControlError
+from iostats_ldms.control.errors import ControlError
 
 
 @pytest.fixture

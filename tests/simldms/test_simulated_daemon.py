@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.ldms.control import answers
-from iostats.ldms.statements.statement import Statement
+from iostats_ldms.control import answers
+from iostats_ldms.statements.dialect import Statement
 from simldms.asked import Crashed, parsed
 from simldms.cluster import Cluster
 from simldms.daemon import VERSIONS, Daemon
@@ -51,11 +51,11 @@ def test_it_answers_whatever_it_is_told(statements, version):
 
     def said(verb):
         return daemon.handle(Statement(verb, ())).text
-    answers.producers(said("prdcr_status"))
-    answers.updaters(said("updtr_status"), said("updtr_match_list"))
-    answers.plugins(said("plugn_status"), said("plugn_sets"))
-    answers.policies(said("strgp_status"))
-    answers.listens(said("prdcr_listen_status"))
+    answers.parse_producers(said("prdcr_status"))
+    answers.parse_updaters(said("updtr_status"), said("updtr_match_list"))
+    answers.parse_plugins(said("plugn_status"), said("plugn_sets"))
+    answers.parse_policies(said("strgp_status"))
+    answers.parse_listens(said("prdcr_listen_status"))
 
 
 _ACTS = st.lists(st.one_of(
@@ -127,5 +127,5 @@ def test_what_was_on_its_way_from_a_producer_that_is_stopped_by_now_is_nothing()
     daemon.producers.connected("a")
     daemon.producers.took("a", node.directory())
 
-    [producer] = answers.producers(daemon.handle(Statement("prdcr_status", ())).text).values()
+    [producer] = answers.parse_producers(daemon.handle(Statement("prdcr_status", ())).text).values()
     assert ("STOPPED", ()) == (producer.state, producer.sets)

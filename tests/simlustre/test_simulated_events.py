@@ -40,9 +40,9 @@ def told(site, *words):
 def messages(site, server="oss1"):
     """[Message] of all lines of its kernel's log."""
     lines = (site.directory / server / "root" / "dev" / "kmsg").read_bytes().splitlines(True)
-    records = [kernel_log.record(line) for line in lines]
+    records = [kernel_log.parse_record(line) for line in lines]
     assert [one.sequence for one in records] == list(range(417, 417 + len(records)))
-    return [kernel_log.message(one) for one in records]
+    return [kernel_log.parse_message(one) for one in records]
 
 
 def import_of(site, node, target):
@@ -62,8 +62,9 @@ def recovery(site):
 def test_each_storage_server_has_a_boot_of_its_own(request, tmp_path):
     """Events get their ids by it: both may be NOT HEALTHY."""
     site = started(tmp_path, request)
-    boots = {identity.boot_id(str(site.directory / server / "root")) for server in ("oss1", "mds1")}
-    assert 3 == len(boots | {identity.boot_id()}) and {36} == set(map(len, boots))
+    boots = {identity.read_boot_id(str(site.directory / server / "root"))
+             for server in ("oss1", "mds1")}
+    assert 3 == len(boots | {identity.read_boot_id()}) and {36} == set(map(len, boots))
 
 
 @pytest.mark.parametrize("release", ["2.10", "2.12", "2.15", "2.16", "2.17"])
@@ -189,7 +190,7 @@ def test_a_log_that_is_long_keeps_places():
     """Who reads on where it has stopped misses only what is gone."""
     log = KernelLog()
     for number in range(30_000):
-        log.say(WARNING, f"scratch-OST0000: line {number:05d}")
+        log.emit(WARNING, f"scratch-OST0000: line {number:05d}")
     place = 0
     text = b""
     while True:
@@ -197,7 +198,7 @@ def test_a_log_that_is_long_keeps_places():
         if not part:
             break
         place, text = place + len(part), text + part
-    records = [kernel_log.record(line) for line in text.splitlines() if line]
+    records = [kernel_log.parse_record(line) for line in text.splitlines() if line]
     assert 417 + 29_999 == records[-1].sequence
     assert 417 < records[0].sequence
     assert 3 < len(text.splitlines()) - len(records)
@@ -213,7 +214,7 @@ def test_the_words_of_a_recovery(clients, back, text):
     assert "status: WAITING_FOR_CLIENTS\n" == one.status(23.0)
     for number in range(back):
         one.came_back(f"uuid{number}", 23.0)
-    stale = one.look(23.0 + 300)
+    stale = one.scan(23.0 + 300)
     assert said[0] == f"scratch-OST0000: Will be in recovery for at least 5:00, {text}"
     assert clients - back == len(stale)
     evicted = clients - back

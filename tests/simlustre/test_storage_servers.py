@@ -15,10 +15,14 @@ import time
 
 import pytest
 from harvest_desk import StorageDesk
-from processes import CLIENT, until
+from processes import until
 from site_desk import SiteDesk
+from storage import PATIENT
 from test_simlustre import REPOSITORY, counters_of, no_fuse, simlustre
 from trees import shared
+
+from iostats.events.lnet_changes import compare_drops, read_health, read_lnet, read_peers
+from iostats.events.server_reading import read_server
 
 PROC, DEBUGFS, SYSFS = "proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"
 RELEASES = ["2.10", "2.12", "2.15", "2.16", "2.17"]
@@ -158,6 +162,9 @@ def test_each_release_has_its_files_where_lustre_has_them(site):
     exports_in, cleanup_in = EXPORTS_IN.get(release, PROC), CLEANUP_IN.get(release, SYSFS)
     expected = {"dev/kmsg", "proc/sys/kernel/random/boot_id", *(
         f"{SYSFS}/{name}" for name in ("version", "health_check", "jobid_var", "jobid_name"))}
+    lnet_in = "proc/sys/lnet" if release == "2.10" else "sys/kernel/debug/lnet"
+    expected |= {f"{lnet_in}/{name}" for name in ("stats", "nis", "routers", "peers")}
+    expected.add("run/iostats/lnetctl")
     for ost in (OST0, OST1):
         expected |= {f"{PROC}/{ost}/job_stats", f"{exports_in}/{ost}/stats",
                      f"{exports_in}/{ost}/exports/clear", f"{exports_in}/{ost}/recovery_status"}
@@ -165,13 +172,29 @@ def test_each_release_has_its_files_where_lustre_has_them(site):
                      for name in ("job_cleanup_interval", "uuid", "num_exports", "instance")}
         expected |= {f"{exports_in}/{ost}/exports/{nid}/{name}"
                      for nid in (NODE1, NODE2) for name in ("stats", "uuid")}
+        expected |= {f"{cleanup_in}/{ost.replace('obdfilter', 'osd-ldiskfs')}/{name}" for name in (
+            "kbytestotal", "kbytesfree", "kbytesavail", "filestotal", "filesfree")}
         if release in ("2.16", "2.17"):
             expected.add(f"{SYSFS}/{ost}/eviction_count")
+        name = ost.partition("/")[2]
+        expected |= {f"{cleanup_in}/{ost}/{name}" for name in ("tot_granted", "tot_dirty")}
+        expected |= {f"{SYSFS}/ldlm/namespaces/filter-{name}_UUID/{file}"
+                     for file in ("lock_count", "lock_timeouts")}
+        expected.add(f"{PROC if release in CLEANUP_IN else DEBUGFS}/osd-ldiskfs/{name}/brw_stats")
+    is_oldest = release == "2.10"
+    for service in ("ost", "ost_io"):
+        expected |= {f"{PROC if is_oldest else SYSFS}/ost/OSS/{service}/{file}"
+                     for file in ("threads_started", "threads_max")}
+        expected.add(f"{PROC if is_oldest else DEBUGFS}/ost/OSS/{service}/stats")
     root = site.root(OST0)
     assert expected | {".sim.json"} == {str(path.relative_to(root)) for path in root.rglob("*")
                                         if path.is_file()}
     assert "600\n" == (root / cleanup_in / OST0 / "job_cleanup_interval").read_text()
     assert (site.root(MDT0) / PROC / MDT0 / "md_stats").exists()
+    ctl(site, "mds1", "changelog", "scratch-MDT0000", "41")
+    [(user, behind)] = read_server(str(site.directory / "mds1/root")).targets[
+        "scratch-MDT0000"].changelog_users.items()
+    assert ("cl1", 41, None if release == "2.10" else 3600) == (user, *behind)
     assert "healthy\n" == (root / SYSFS / "health_check").read_text()
     # Without requests job_stats are empty from 2.17 on; before that they have their first line.
     assert ("" if site.release == "2.17" else "job_stats:\n") == site.job_stats().read_text()
@@ -578,8 +601,16 @@ IMPOSSIBLE = {
     ("evict", "10.9.9.9@tcp"): "10.9.9.9@tcp: not connected to scratch-OST0000, scratch-OST0001",
     ("failover", "scratch-OST0000", "oss7"): "no storage server 'oss7' answers",
     ("start", "scratch-OST0000"): "scratch-OST0000: was not stopped on oss1",
-    ("stop",): "stop: expected stop TARGET: it is on no server, so its clients wait",
-    ("dance",): "no command 'dance'; there are: stop, start, restart, failover, evict, health"}
+    ("stop",): "stop: expected stop TARGET: stop a target; its clients wait until it starts",
+    ("dance",): "no command 'dance'; there are: stop, start, restart, failover, evict, health, "
+                "fill, lnet, changelog, hsm, wait, quota",
+    ("wait", "ost_ios", "41"): "wait ost_ios 41: expected wait SERVICE US: the time that each "
+                               "request waits for a thread of ost_io, ost or mdt",
+    ("hsm", "scratch-OST0000", "x", "7"): "scratch-OST0000: expected two numbers of requests, got "
+                                          "x 7",
+    ("quota", "scratch", "users", "4711", "1", "1"): "quota: expected quota FS user|group|project "
+                                                     "ID HARD GRANTED: a limit, and what is "
+                                                     "granted, in KiB"}
 
 
 @fuse
@@ -608,6 +639,42 @@ def test_what_is_wrong_at_the_start_is_one_line(site):
         done.returncode, done.stderr)
     ctl(site, "oss1", "health", "NOT", "HEALTHY")
     assert "NOT HEALTHY\n" == (site.root(OST0) / SYSFS / "health_check").read_text()
+
+
+@fuse
+def test_what_is_written_and_what_is_filled_is_not_free(site):
+    """23 MiB, then 37 % of 1 TiB."""
+    root = site.root(OST0)
+    [free] = root.glob(f"*/fs/lustre/osd-ldiskfs/{OST0.rpartition('/')[2]}/kbytesfree")
+    assert str(1 << 30) == free.read_text().strip()
+    do(site.node1, WRITES.format(name=file_on(site.node1, 0), size=23 << 20))
+    assert (1 << 30) - (23 << 10) == int(free.read_text())
+    ctl(site, "oss1", "fill", "scratch-OST0000", "37")
+    assert (1 << 30) - (1 << 30) * 37 // 100 - (23 << 10) == int(free.read_text())
+
+
+@each_release
+def test_lnet_has_its_files_as_they_are_read(site):
+    """Messages of the clients; 41 that are dropped; a router that is down."""
+    root = str(site.directory / "oss1/root")
+    before = read_lnet(root)
+    ctl(site, "oss1", "lnet", "dropped", "41")
+    ctl(site, "oss1", "lnet", "down", "10.77.9.1@tcp")
+    seen = read_lnet(root)
+    assert ("", 41, {"10.77.9.1@tcp": False}) == (
+        seen.why, compare_drops(before.stats, seen.stats).number, seen.routers)
+    assert {"10.77.1.1@tcp": (True, 256, 0, 256, False)} == seen.interfaces
+    ctl(site, "oss1", "lnet", "waiting", "41")
+    ctl(site, "oss1", "lnet", "waiting", "23")
+    assert {NODE1: (23, -41), NODE2: (23, -41)} == read_peers(root)
+    assert before.stats.received > 0 and before.routers == {}
+    ctl(site, "oss1", "lnet", "resent", "43")
+    ctl(site, "oss1", "lnet", "health", "700")
+    health, why = read_health(root, time.time())
+    if health is None:                                  # up to 2.10
+        assert "Lustre before 2.12 counts no resends" in why
+    else:
+        assert (43, {"10.77.1.1@tcp": 700}) == (health.resent, health.values)
 
 
 # -- the real agent ------------------------------------------------------------------------------
@@ -654,7 +721,7 @@ def test_what_becomes_of_a_client_reaches_the_sites_server(site, tmp_path):
             config.write_text(desk.text({**desk.choices,
                                          "harvest.spool_dir": desk.directory / server}))
             desk.started.append(subprocess.Popen(
-                [sys.executable, "-I", "-S", CLIENT, "harvest", "--root",
+                [sys.executable, "-I", "-S", "-c", PATIENT, "harvest", "--root",
                  site.directory / server / "root", "--node", server, "--config", config],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 

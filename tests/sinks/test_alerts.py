@@ -27,6 +27,15 @@ CASES = {
                      'iostats_storage_server_heard_timestamp_seconds{node="oss1"}': "0+60x30",
                      "iostats_dropped_events_total": "0x30",
                      'iostats_agent_up{node="oss1"}': "1x30"}, []),
+    "requests wait two seconds": (
+        {'iostats_service_wait_us_total{node="oss1",service="ost_io"}': "0+240000000x30",
+         'iostats_service_requests_total{node="oss1",service="ost_io"}': "0+120x30"},
+        [("LustreRequestsWait", "node: oss1, service: ost_io")]),
+    "requests wait half a second, and few wait long": (
+        {'iostats_service_wait_us_total{node="oss1",service="ost_io"}': "0+60000000x30",
+         'iostats_service_requests_total{node="oss1",service="ost_io"}': "0+120x30",
+         'iostats_service_wait_us_total{node="oss1",service="ost"}': "0+240000000x30",
+         'iostats_service_requests_total{node="oss1",service="ost"}': "0+41x30"}, []),
     "a target is down": (
         {'iostats_target_not_up{fs="scratch",target="scratch-OST0003",state="down",node="oss1"}':
             "_x17 1x12"},
@@ -42,6 +51,49 @@ CASES = {
     "a recovery": (
         {'iostats_target_not_up{fs="scratch",target="scratch-OST0003",state="recovering",'
          'node="oss1"}': "_x10 1x20"}, []),
+    "a target is nearly full": (
+        {'iostats_target_size_bytes{fs="scratch",target="scratch-OST0003"}': "1000x30",
+         'iostats_target_available_bytes{fs="scratch",target="scratch-OST0003"}': "99x30"},
+        [("LustreTargetNearlyFull", "target: scratch-OST0003, fs: scratch")]),
+    "few inodes are left": (
+        {'iostats_target_inodes{fs="scratch",target="scratch-MDT0000"}': "1000x30",
+         'iostats_target_free_inodes{fs="scratch",target="scratch-MDT0000"}': "99x30"},
+        [("LustreTargetNearlyFull", "target: scratch-MDT0000, fs: scratch")]),
+    "a target fills fast": (
+        {'iostats_target_size_bytes{fs="scratch",target="scratch-OST0003"}': "1000000x30",
+         'iostats_target_available_bytes{fs="scratch",target="scratch-OST0003"}': "230000-100x30"},
+        [("LustreTargetFullInThreeDays", "target: scratch-OST0003, fs: scratch")]),
+    "a target fills slowly": (
+        {'iostats_target_size_bytes{fs="scratch",target="scratch-OST0003"}': "1000000x30",
+         'iostats_target_available_bytes{fs="scratch",target="scratch-OST0003"}': "230000-41x30"},
+        []),
+    "the network drops messages": (
+        {'iostats_lnet_messages_total{node="oss1",kind="sent"}': "0+1000x30",
+         'iostats_lnet_messages_total{node="oss1",kind="received"}': "0+1000x30",
+         'iostats_lnet_messages_total{node="oss1",kind="dropped"}': "0+41x30"},
+        [("LustreNetworkDropsMessages", "node: oss1")]),
+    "few messages are dropped": (
+        {'iostats_lnet_messages_total{node="oss1",kind="sent"}': "0+1000x30",
+         'iostats_lnet_messages_total{node="oss1",kind="received"}': "0+1000x30",
+         'iostats_lnet_messages_total{node="oss1",kind="dropped"}': "0+11x30"}, []),
+    "the network resends messages": (
+        {'iostats_lnet_messages_total{node="oss1",kind="sent"}': "0+1000x30",
+         'iostats_lnet_resent_messages_total{node="oss1"}': "0+41x30"},
+        [("LustreNetworkResendsMessages", "node: oss1")]),
+    "few messages are resent": (
+        {'iostats_lnet_messages_total{node="oss1",kind="sent"}': "0+4100x30",
+         'iostats_lnet_resent_messages_total{node="oss1"}': "0+37x30"}, []),
+    "an interface is unhealthy": (
+        {'iostats_lnet_health{node="oss1",nid="10.9.0.3@o2ib"}': "900x30",
+         'iostats_lnet_health{node="oss2",nid="10.9.0.4@o2ib"}': "1000x30"},
+        [("LustreNetworkUnhealthy", "node: oss1, nid: 10.9.0.3@o2ib")]),
+    "messages wait for peers": (
+        {'iostats_lnet_waiting_peers{node="oss1",lnet="o2ib"}': "3x30",
+         'iostats_lnet_waiting_peers{node="oss2",lnet="o2ib"}': "3x7 0x23"},
+        [("LustreNetworkPeersWait", "node: oss1, lnet: o2ib")]),
+    "a router is down": (
+        {'iostats_lnet_down{node="oss1",nid="10.9.1.2@o2ib"}': "1x30"},
+        [("LustreNetworkDown", "node: oss1, nid: 10.9.1.2@o2ib")]),
     "not healthy": ({'iostats_storage_server_healthy{node="oss1"}': "1x18 0x10"},
                     [("LustreServerNotHealthy", "node: oss1")]),
     "an LBUG": ({'iostats_events_total{kind="lbug",severity="fatal",fs=""}': "0x17 1x12"},

@@ -44,9 +44,9 @@ from sink_desk import (
 from test_prometheus import PROMETHEUS, PROMTOOL, asked, opened, scraping  # noqa: F401
 from trees import ROOT
 
+from iostats.harvest.clients.rates import ClientSweep
 from iostats.sinks import influxdb
-from iostats.site.clients.rates import ClientSweep
-from iostats.site.events.followers import Change
+from iostats.store.event_store import Change
 
 DASHBOARD = json.loads((ROOT / "dashboards" / "lustre-jobs.json").read_text(encoding="utf-8"))
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
@@ -294,7 +294,7 @@ def test_events_and_how_storage_servers_stand(tmp_path):
                     data=sink.page()[0], method="POST")) as answered:
                 assert 204 == answered.status
             sink.events([Change(evicted, 23), Change(an_event(kind="lbug"), 1)], {})
-        other.keep_events([evicted], {})
+        other.store_events([evicted], {})
         sent(other)
         get(f"{victoria.url}/internal/force_flush")
         found = {title: answer(("prometheus", victoria, at), title) for title in OF_EVENTS}

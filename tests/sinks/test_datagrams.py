@@ -12,12 +12,11 @@ from ganglia_desk import decoded, values_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base.cooperative import finished
+from iostats.base.cooperative import run_to_end
 from iostats.sinks.ganglia import METRICS
-from iostats.sinks.ganglia.datagrams import Datagrams, NodeRates
-from iostats.sinks.ganglia.hosts import Hosts, ip_of
-from iostats.sinks.ganglia.packet import Host
-from iostats.sinks.nodes import nodes_of, sums_of
+from iostats.sinks.ganglia.datagrams import Datagrams, Host, NodeRates, find_ipv4
+from iostats.sinks.ganglia.sender import Hosts
+from iostats.sinks.nodes import place_nodes, sum_by_node
 
 NODE1, NODE2, SUMS = "10.77.0.11:node1", "10.77.0.12:node2", "mgmt1"
 IP = {"node1": "10.77.0.11@tcp", "node2": "10.77.0.12@tcp", "(storage servers)": "0@lo"}
@@ -158,7 +157,7 @@ def test_all_is_told_again_when_a_gmond_was_away():
     first = gmond.told({"node1": RATES})
     assert {} == of(NODE1, {key: dmax for key, dmax in gmond.told({"node1": RATES}).items()
                             if key not in first})
-    gmond.made.tell_again()
+    gmond.made.resend_metadata()
     assert first == gmond.told({"node1": RATES})
 
 
@@ -238,7 +237,7 @@ def test_a_node_without_a_name_by_its_address(options, node, host):
 def test_the_host_of_a_node(options, nids, host):
     """gmond knows a host by its address: one host for one node, whichever NID was used."""
     ways = {"address": "nid", "domain": "", "unnamed": False, **options}
-    assert Host(host, True) == Hosts(**ways).host_of("node1", nids, True)
+    assert Host(host, True) == Hosts(**ways).find_host("node1", nids, True)
 
 
 def test_an_address_that_is_looked_up_is_waited_for():
@@ -308,8 +307,9 @@ def test_names_that_are_cut_to_the_same_are_two_hosts():
 
 def test_nids_that_have_no_address():
     """Also half of one, and one that inet_aton would take."""
-    assert "" == ip_of(["27@gni", "10.77.0@tcp", "1@tcp", "0x0a.1.1.1@tcp", "@tcp", "", "\0@tcp",
-                        "\udcff@tcp", "10.77.0.\u0661@tcp"])
+    assert "" == find_ipv4(
+        ["27@gni", "10.77.0@tcp", "1@tcp", "0x0a.1.1.1@tcp", "@tcp", "", "\0@tcp",
+                            "\udcff@tcp", "10.77.0.\u0661@tcp"])
 
 
 def test_names_that_could_break_xml_or_paths_are_made_safe():
@@ -352,13 +352,13 @@ def test_whatever_nodes_do_no_value_comes_without_metadata(sweeps, idle_s):
 def test_a_nodes_rates_are_the_sums_over_its_nids(amounts):
     """Whatever their order."""
     nids = {f"10.77.0.{number}@tcp": f"node{number % 7}" for number in amounts}
-    nodes = finished(nodes_of(list(nids), Names(nids)))
+    nodes = run_to_end(place_nodes(list(nids), Names(nids)))
     expected = {}
     for number, amount in amounts.items():
         expected[f"node{number % 7}"] = expected.get(f"node{number % 7}", 0) + amount
-    sums = sums_of(nodes, numpy.array([[amount] * 2 for amount in amounts.values()],
-                                      numpy.int64).reshape(-1, 2))
+    sums = sum_by_node(nodes, numpy.array([[amount] * 2 for amount in amounts.values()],
+                                          numpy.int64).reshape(-1, 2))
     assert expected == dict(zip(nodes.names, sums[:, 1].tolist()))
     marks = numpy.array([amount % 2 == 1 for amount in amounts.values()], bool)
     assert {f"node{number % 7}" for number, amount in amounts.items() if amount % 2} == {
-        node for node, mark in zip(nodes.names, sums_of(nodes, marks).tolist()) if mark}
+        node for node, mark in zip(nodes.names, sum_by_node(nodes, marks).tolist()) if mark}

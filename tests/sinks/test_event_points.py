@@ -20,9 +20,9 @@ def test_events_wait_on_the_disk_for_the_database(tmp_path):
     """Also for one that was restarted: the sink's end loses none."""
     config = config_of(influxdb_url="http://127.0.0.1:1", influxdb_spool_dir=tmp_path)
     sink = influxdb.make(config, Said(), time.time)
-    assert 2 == sink.keep_events([EVICTED, EVICTED._replace(id="0" * 16, time=23.0)], {})
+    assert 2 == sink.store_events([EVICTED, EVICTED._replace(id="0" * 16, time=23.0)], {})
     sink.close()
-    assert 0 == sink.keep_events([EVICTED], {})
+    assert 0 == sink.store_events([EVICTED], {})
     database = Answering()
     again = influxdb.make(config_of(influxdb_url=database.url, influxdb_spool_dir=tmp_path), Said(),
                           time.time)
@@ -40,7 +40,7 @@ def test_no_events_where_site_cfg_says_so(tmp_path):
     sink = influxdb.make(config_of(influxdb_url="http://127.0.0.1:1", influxdb_spool_dir=tmp_path,
                                    influxdb_events="no"), Said(), time.time)
     sink.close()
-    assert not hasattr(sink, "keep_events")
+    assert not hasattr(sink, "store_events")
 
 
 @pytest.mark.victoria
@@ -51,8 +51,8 @@ def test_an_event_that_grows_overwrites_its_point_in_a_real_database(tmp_path):
     sink = influxdb.make(config, Said(), time.time)
     one = EVICTED._replace(time=float(at), last=float(at))
     try:
-        sink.keep_events([one, one._replace(id="0" * 16, target="scratch-OST0004", count=7)], {})
-        sink.keep_events([one._replace(count=41)], {})
+        sink.store_events([one, one._replace(id="0" * 16, target="scratch-OST0004", count=7)], {})
+        sink.store_events([one._replace(count=41)], {})
         sent(sink)
         found = {dict(labels)["target"]: set(values.values()) for (name, labels), values
                  in victoria.series('{__name__="lustre_event_count"}').items()}

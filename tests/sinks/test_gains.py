@@ -7,7 +7,7 @@ import pytest
 from sink_desk import Site
 
 from iostats.base.job_facts import Facts
-from iostats.sinks.gains import JobLabels, Tally, component_of, job_of
+from iostats.sinks.gains import JobLabels, Tally, get_component, make_job_labels
 
 OST0, OST1, MDT0 = ("scratch", "OST0000"), ("scratch", "OST0001"), ("scratch", "MDT0000")
 NOON = 1_795_176_000
@@ -57,7 +57,7 @@ def test_an_id_that_was_forgotten_and_is_back_is_a_new_one():
     """Its counter fell without a sweep that saw it gone."""
     site, tally = Site(NOON), Tally(by_target=False)
     walked(tally, site, {MDT0: {"4711": {"open": 23}}}, {MDT0: {"4711": {"open": 37}}})
-    tally.forget(["4711"])
+    tally.drop_ids(["4711"])
     assert {"open": {"4711": (41, 0)}} == walked(tally, site, {MDT0: {"4711": {"open": 41}}})[
         "scratch", "mdt", ""]
 
@@ -72,12 +72,12 @@ def test_a_job_is_called_as_the_batch_system_calls_it(known, expected):
     """Or as job_stats have it."""
     site = Site(NOON)
     site.known = {"4711": known} if known else {}
-    assert expected == job_of("4711:nid00001", site)
+    assert expected == make_job_labels("4711:nid00001", site)
 
 
 def test_a_target_says_what_kind_it_is():
     """In small letters, as exporters have it."""
-    assert ("ost", "mdt", "mdt") == tuple(map(component_of, ("OST000a", "MDT0000", "MDT0001")))
+    assert ("ost", "mdt", "mdt") == tuple(map(get_component, ("OST000a", "MDT0000", "MDT0001")))
 
 
 def test_sums_that_are_too_large_for_an_integer_stay_at_the_largest_one():

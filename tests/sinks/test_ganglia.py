@@ -19,8 +19,8 @@ from sink_desk import Said, config_of, number_of
 from iostats import sinks
 from iostats.base.errors import ConfigError
 from iostats.sinks import ganglia
-from iostats.sinks.ganglia import destinations, packet
-from iostats.sinks.ganglia.hosts import AddressLookup
+from iostats.sinks.ganglia import datagrams, sender
+from iostats.sinks.ganglia.sender import AddressLookup
 
 N1, N2 = "10.77.0.11@tcp", "10.77.0.12@tcp"
 RATES = [2300.5, 3700, 3, 5, 23, 41]
@@ -88,7 +88,8 @@ def test_a_nodes_rates_are_those_of_all_its_nids(site, opened, receiver):
     swept(opened(to.port), site, {"scratch": rates_of({N1: RATES, "10.77.0.10@tcp1": [0.5] * 6,
                                                        "0@lo": [1e6] * 6})})
     values = values_of(to.received())
-    assert {"10.77.0.10:node1", packet.safe(socket.gethostname())} == {host for host, _ in values}
+    assert {host for host, _ in values} == {
+        "10.77.0.10:node1", datagrams.clean_name(socket.gethostname())}
     assert "2301" == values["10.77.0.10:node1", "scratch_read_bytes"]
 
 
@@ -166,7 +167,7 @@ def test_ten_thousand_nodes_come_through_a_normal_buffer(opened, receiver):
     try:
         swept(sink, site, {"scratch": rates_of({nid: RATES for nid in names})})
         sent = number_of(sink, "iostats_ganglia_sent_packets")
-        until(lambda: len(got) >= sent, 20.0, what=lambda: f"{len(got)} of {sent} came")
+        until(lambda: len(got) >= sent, what=lambda: f"{len(got)} of {sent} came")
     finally:
         stop.set()
         thread.join()
@@ -237,8 +238,8 @@ def test_addresses_that_do_not_come_are_told_of(site, opened, receiver, monkeypa
     sink._datagrams._hosts._lookup._resolve = socket.gethostbyname
     for _ in range(5):
         swept(sink, site, {"scratch": rates_of({N1: RATES})})
-    assert ["ganglia: 1 nodes are not sent, such as node1: /etc/hosts and DNS have not told their "
-            "addresses yet ([ganglia] address = lookup)"] == sink.said
+    assert ["ganglia: 1 nodes are not sent, such as node1: /etc/hosts and DNS have not returned "
+            "their addresses yet ([ganglia] address = lookup)"] == sink.said
     assert 1 == number_of(sink, "iostats_ganglia_unnamed_nodes")
     never.set()
 
@@ -274,7 +275,7 @@ def test_a_name_with_both_kinds_of_addresses_is_an_ipv4_one(site, opened, receiv
 def test_a_mistake_in_site_cfg_is_one_line(options, message):
     """It names the key, what was expected and what is there."""
     with pytest.raises(ConfigError) as refusal:
-        sinks.of(config_of(**{f"ganglia_{name}": text for name, text in {
+        sinks.make_sinks(config_of(**{f"ganglia_{name}": text for name, text in {
             "send_to": "gmond1", **options}.items()}), Said())
     assert str(refusal.value).startswith(f"the test: {message}")
 
@@ -282,7 +283,7 @@ def test_a_mistake_in_site_cfg_is_one_line(options, message):
 def test_destinations_with_and_without_a_port():
     """IPv6 addresses stand in brackets, or alone."""
     assert [("gmond1", 8649), ("239.2.11.71", 8650), ("fd00::7", 8649), ("fd00::7", 37),
-            ("fd00::7", 8649)] == destinations.addresses_of(config_of(
+            ("fd00::7", 8649)] == sender.parse_destinations(config_of(
                 ganglia_send_to="gmond1 239.2.11.71:8650 [fd00::7] [fd00::7]:37 fd00::7"))
 
 
@@ -334,13 +335,14 @@ def test_our_datagrams_are_gmetrics(receiver, tmp_path):
                     "double", "-u", "bytes/sec", "-s", "both", "-x", "40", "-d", "180", "-g",
                     "lustre", "-T", "read", "-D", "Bytes", "-S", "10.77.0.11:node1"], check=True)
     told, value = to.received()
-    node1 = packet.Host("10.77.0.11:node1", True)
-    assert value == packet.value(node1, "scratch_read_bytes", packet.number(2300.5))
+    node1 = datagrams.Host("10.77.0.11:node1", True)
+    assert value == datagrams.encode_value(node1, "scratch_read_bytes",
+                                           datagrams.format_number(2300.5))
     extra = (("SPOOF_HOST", "10.77.0.11:node1"), ("GROUP", "lustre"), ("DESC", "Bytes"),
              ("TITLE", "read"))
     assert extra == tuple(decoded(told)["extra"])
-    assert told == packet.metadata(node1, packet.GangliaMetric(
-        "scratch_read_bytes", "double", "bytes/sec", packet.SLOPE_BOTH, 40, 180, extra))
+    assert told == datagrams.encode_metadata(node1, datagrams.GangliaMetric(
+        "scratch_read_bytes", "double", "bytes/sec", datagrams.SLOPE_BOTH, 40, 180, extra))
 
 
 @pytest.mark.ganglia
@@ -461,8 +463,9 @@ def test_gmonds_in_a_multicast_group(site, opened, gmond):
 @pytest.mark.ganglia
 def test_a_real_gmond_gets_all_of_ten_thousand_nodes(gmond):
     """
-    6 metrics of each within one sweep, with all the metadata, and the buffer that docs/sinks.md
-    tells to give it.  On a machine where gmond does not get to run for a while, another try.
+    6 metrics of each within one sweep, with all the metadata, and the buffer that
+    docs/how-to/sinks.md tells to give it.  On a machine where gmond does not get to run for a
+    while, another try.
     """
     names = {f"10.77.{number // 250}.{number % 250}@tcp": f"node{number}"
              for number in range(10_000)}

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 import types
-import zlib
 
 import pytest
 from client_desk import Names, totals_of
@@ -34,11 +33,11 @@ from sink_desk import (
 from test_lines import HEAD
 from trees import ROOT
 
-from iostats import sinks
 from iostats.base import private_files
+from iostats.harvest.clients.rates import ClientSweep
+from iostats.harvest.sink import Number
 from iostats.sinks import influxdb
 from iostats.sinks.influxdb import sender
-from iostats.site.clients.rates import ClientSweep
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -218,7 +217,8 @@ def test_a_database_that_is_away_loses_no_point(clean, opened, options, site, at
     sent(sink)
     assert expected == clean.series()["lustre_job_open", FULL_OF_ALICE]
     [away, back] = opened.said
-    assert away.startswith(f"influxdb: {clean.url} not reached: ") and "points are kept in" in away
+    assert away.startswith(f"influxdb: {clean.url} not reached: ")
+    assert "points are stored in" in away
     assert "accepts points again, after" in back and "dropped" not in back
 
 
@@ -351,7 +351,7 @@ def test_a_refused_token_is_said_again_after_an_hour(answering, opened, options,
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
     until(lambda: number_of(sink, "iostats_influxdb_failures") > 5, what="some failures")
     assert 1 == len(opened.said)
-    assert "answers 401; points are kept in " in opened.said[0]
+    assert "answers 401; points are stored in " in opened.said[0]
     assert "are the token, the bucket and the organization right?" in opened.said[0]
     monkeypatch.setattr(sender, "SAY_AGAIN_S", 0.0)          # an hour later
     until(lambda: len(opened.said) > 1, what="it is said again")
@@ -462,7 +462,7 @@ def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, 
     def full(path, data):
         raise OSError(28, "No space left on device")
     with monkeypatch.context() as patched:
-        patched.setattr(private_files, "write_whole", full)
+        patched.setattr(private_files, "write_atomically", full)
         swept(sink, site, {MDT0: {"4711": {"open": 23}}}, {MDT0: {"4711": {"open": 37}}})
         sent(sink)
     swept(sink, site, {MDT0: {"4711": {"open": 41}}})
@@ -471,7 +471,7 @@ def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, 
     assert {f"open={count}i,operations={count}i,requests={count}i,lower_bound=0i"
             for count in (23, 37, 41)} == points
     texts = [text for text in opened.said if "written" in text]
-    directory = options(database.url)["influxdb.spool_dir"]
+    directory = options(database.url).influxdb.spool_dir
     assert [f"influxdb: {directory}: cannot be written: No space left on device; up to 16 MiB of "
             f"points wait in memory", f"influxdb: {directory} can be written again"] == texts
 
@@ -492,21 +492,6 @@ def test_a_damaged_file_of_the_spool_costs_its_points_alone(answering, opened, o
     assert {"refused", "somebody's.points"} == set(os.listdir(tmp_path / "spool"))
 
 
-def test_points_that_an_earlier_release_has_kept_are_sent(answering, opened, options, tmp_path):
-    """Its files had longer names and no line with a checksum."""
-    (tmp_path / "spool").mkdir()
-    for number, text in ((9, b"lustre a=23i 1"), (10, b"lustre a=37i 2\nlustre a=41i 3")):
-        (tmp_path / "spool" / f"{number:015d}.{number - 8}.points").write_bytes(
-            zlib.compress(text, 1))
-    database = answering()
-    sink = opened(options(database.url))
-    sent(sink)
-    assert [["lustre a=23i 1"], ["lustre a=37i 2", "lustre a=41i 3"]] == [
-        lines for _, _, lines in database.writes]
-    assert [3, 0] == [number_of(sink, f"iostats_influxdb_{name}_points")
-                      for name in ("written", "dropped")]
-
-
 # -- what a site has to have, and what is said -----------------------------------------------------
 
 def private(path, text, mode=0o600):
@@ -518,8 +503,8 @@ def private(path, text, mode=0o600):
 def test_what_is_not_asked_for_is_not_imported(tmp_path):
     """A site without a database needs no package for one."""
     code = ("import sys; from iostats.base import config; from iostats import sinks; "
-            "print(sinks.of(config.Config(), print), sorted("
-            "{'influxdb_client', 'numpy', 'prometheus_client'} & set(sys.modules)))")
+            "print(sinks.make_sinks(config.Config(), print), sorted("
+            "{'iostats.sinks.influxdb.sender', 'numpy', 'prometheus_client'} & set(sys.modules)))")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ("[] []\n", "") == (done.stdout, done.stderr)
 
@@ -532,7 +517,7 @@ def test_no_message_has_the_token(answering, opened, options, site, at_once, tmp
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
     sent(sink)
     assert opened.said and "s3cret" not in json.dumps(opened.said)
-    assert sinks.Number in map(type, sink.numbers())
+    assert Number in map(type, sink.numbers())
 
 
 # -- nodes -----------------------------------------------------------------------------------------

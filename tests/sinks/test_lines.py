@@ -177,8 +177,8 @@ def test_io_of_no_job_is_added_up_and_never_falls(site):
         for _ in lines.walk(site.sweep(some), site):
             pass
         texts.append([line.rpartition(" ")[0] for line in lines.ready.lines()])
-        site.targets[OST0].forget(["cp.0", "kworker", "rm.0"])
-        lines.forget(["cp.0", "kworker", "rm.0"])
+        site.targets[OST0].drop_ids(["cp.0", "kworker", "rm.0"])
+        lines.drop_ids(["cp.0", "kworker", "rm.0"])
     nobody = r"lustre_job,job=(unattributed),fs=scratch"
     assert [[], [f"{nobody} operations=0i,punch=0i,read_bytes=0i,read_rpcs=0i,requests=0i",
                  f"{nobody} operations=5i,punch=5i,read_bytes=600i,read_rpcs=6i,requests=11i,"
@@ -228,7 +228,7 @@ def test_totals_that_become_uncertain_with_a_change_are_marked(site):
             pass
         if some:
             low.append(list(lines.ready.lines())[-1].split()[1][-2:])
-    assert site.targets[MDT0].suspects() == ["4711"]
+    assert site.targets[MDT0].list_suspect_ids() == ["4711"]
     assert ["0i", "0i", "1i"] == low
 
 
@@ -239,7 +239,7 @@ def test_a_sum_at_the_kernels_limit_may_be_too_low(site):
                            for amount in (limit - 1, limit)]
     assert ["lower_bound=0i", "lower_bound=1i"] == [
         line.split()[1].split(",")[-1] for [line] in (before, after)]
-    assert ["4711"] == site.targets[OST0].suspects()
+    assert ["4711"] == site.targets[OST0].list_suspect_ids()
 
 
 def parsed(line):
@@ -268,7 +268,7 @@ def parsed(line):
 def test_every_id_is_one_tag_that_can_be_read_back(job):
     """Whatever is in it: the form of a line is not broken, and no two ids are the same tag."""
     head = f"lustre_job,job={influx_lines.tag(job)},fs=scratch"
-    line = influx_lines.line(head, [("open", 23)], 41, [])
+    line = influx_lines.format_point(head, [("open", 23)], 41, [])
     tags = parsed(line.encode("utf-8", "backslashreplace").decode())
     assert {"job", "fs"} == set(tags)
     back = re.sub(r"\\x(..)|\\u(....)|\\U(.{8})", lambda found: chr(int(

@@ -18,26 +18,30 @@ A_SINK = '''\
 A text file: a line for each sweep.
 """
 
-from iostats.base.options import Option, absolute_path, number
+from iostats.base.option_kinds import Section, number_option, option, path_option
 
 NAME = "sweeplog"
 ABOUT = "A text file: a line for each sweep"
 IMPORTS = ""
 REQUIRES = ()
-OPTIONS = {
-    "path": Option("", str, "a file", "The file that gets the lines.  Empty: none."),
-    "most_lines": number(1, 100, 23, "How many lines the file has."),
-    "beside": absolute_path("/var/lib/iostats/sweeplog", "a directory", "Where it is kept."),
-}
 NUMBERS = (("iostats_sweeplog_lines", "counter", "Lines that were written."),)
 
 
+class SweeplogSection(Section):
+    path = option("", str, "a file", "The file that gets the lines.  Empty: none.")
+    most_lines = number_option(1, 100, 23, "How many lines the file has.")
+    beside = path_option("/var/lib/iostats/sweeplog", "a directory", "Where it is kept.")
+
+
+SECTION = SweeplogSection
+
+
 def is_on(config):
-    return bool(config["sweeplog.path"])
+    return bool(config.find_section(SECTION).path)
 
 
 def make(config, say, clock):
-    return SweepLog(config["sweeplog.path"])
+    return SweepLog(config.find_section(SECTION).path)
 
 
 class SweepLog:
@@ -50,7 +54,7 @@ class SweepLog:
         ids = sorted({job for target in harvest.targets.values() for job in target.ids()})
         print(*ids, file=self.file, flush=True)
 
-    def forget(self, ids):
+    def drop_ids(self, ids):
         pass
 
     def numbers(self):
@@ -66,7 +70,7 @@ class SweepLog:
 def copy(tmp_path_factory):
     """A copy of what the repository has, with one more file."""
     home = tmp_path_factory.mktemp("copy")
-    for name in ("iostats", "tools", "docs", "benchmarks", "packaging"):
+    for name in ("iostats", "iostats_ldms", "tools", "docs", "benchmarks", "packaging"):
         shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("site.cfg", "README.md", "iostats_client.py", "pyproject.toml"):
         shutil.copy(ROOT / name, home / name)
@@ -102,12 +106,15 @@ def test_config_check_finds_a_mistake_in_its_section(copy, tmp_path):
 def test_site_cfg_and_the_documents_are_made_with_it(copy):
     """By the tool that makes them."""
     done = run(copy, "tools/docs.py")
-    assert (0, "", {"docs/sinks.md: written", "site.cfg: written"}) == (
+    assert (0, "", {f"{name}: written" for name in (
+        "docs/how-to/sinks.md", "docs/reference/site_cfg.md", "site.cfg")}) == (
         done.returncode, done.stderr, set(done.stdout.splitlines()))
     assert ("[sweeplog]\n\n# The file that gets the lines.  Empty: none.\n#path =\n\n"
-            "# How many lines the file has.\n# Allowed: a number from 1 to 100.\n"
-            "#most_lines = 23\n") in (copy / "site.cfg").read_text()
-    text = (copy / "docs" / "sinks.md").read_text()
+) in (copy / "site.cfg").read_text()
+    reference = (copy / "docs/reference/site_cfg.md").read_text()
+    assert ("\n| `most_lines` | `23` | a number from 1 to 100 | How many lines the file has. |\n"
+            in reference.partition("\n## [sweeplog]\n")[2])
+    text = (copy / "docs" / "how-to" / "sinks.md").read_text()
     assert "| `[sweeplog]` | A text file: a line for each sweep |  |\n" in text
     assert "| `iostats_sweeplog_lines_total` |  | Lines that were written. |\n" in text
 
@@ -143,6 +150,6 @@ def test_a_section_of_no_sink_is_found_by_config_check(copy, tmp_path):
     (tmp_path / "site.cfg").write_text("[gains]\npath = /tmp\n")
     done = run(copy, "-m", "iostats", "config", "--check", "--config", tmp_path / "site.cfg")
     assert (f"iostats: {tmp_path}/site.cfg:2: expected one of the sections node server batch run "
-            "site harvest events clients collector etcd ldms web secret report advice ganglia "
-            "influxdb prometheus sweeplog syslog labels advice_text relay relay_from, got "
+            "site harvest events clients collector etcd ldms web secret report findings ganglia "
+            "influxdb prometheus sweeplog syslog labels finding_text relay relay_from, got "
             "'[gains]'\n") == done.stderr

@@ -7,7 +7,7 @@ from client_desk import ClientSite, totals_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.sinks.nodes import NodeCounters, of_sweep
+from iostats.sinks.nodes import NodeCounters, collect_node_clients
 
 OTHERS, SERVERS = "(others)", "(storage servers)"
 
@@ -29,9 +29,9 @@ class Desk:
         """[NodeCounter] after a sweep with these totals: {fs: {NID: [six]}}."""
         found = {}
         sweep = self.site.sweep({fs: totals_of(rows, **how) for fs, rows in file_systems.items()})
-        for _ in of_sweep(sweep, self.site.clients.names, found):
+        for _ in collect_node_clients(sweep, self.site.clients.names, found):
             pass
-        return self.counters.take(found)
+        return self.counters.add(found)
 
     def reads(self, rows, **how):
         """{node: read_bytes} after a sweep of one file system."""

@@ -23,11 +23,12 @@ from processes import until
 from sink_desk import EVERY_S, Said, Site, config_of, free_port, get, query, swept
 
 from iostats.base.errors import ConfigError
+from iostats.harvest.clients.rates import ClientSweep
+from iostats.harvest.sink import Number
 from iostats.server import http_server
-from iostats.sinks import Number, prometheus
+from iostats.sinks import prometheus
 from iostats.sinks.prometheus.event_page import EVENT_FAMILIES
 from iostats.sinks.prometheus.metrics_server import MetricsServer
-from iostats.site.clients.rates import ClientSweep
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -174,10 +175,10 @@ def test_a_job_that_targets_forget_during_a_walk_goes_and_does_not_fall(opened, 
     found = []
     swept(sink, site, {OST0: {"4711": {"punch": 23}}, OST1: {"4711": {"punch": 37}}, MDT0: {}})
     found.append(jobs_of(sink).get("4711", 0))
-    site.targets[OST1].forget(["4711"])
+    site.targets[OST1].drop_ids(["4711"])
     swept(sink, site, {})
     found.append(jobs_of(sink).get("4711", 0))
-    site.targets[OST0].forget(["4711"])
+    site.targets[OST0].drop_ids(["4711"])
     swept(sink, site, {})
     found.append(jobs_of(sink).get("4711", 0))
     swept(sink, site, {OST0: {"4711": {"punch": 29}}})
@@ -378,8 +379,7 @@ def test_clients_that_do_not_read_their_page_keep_no_others_out(monkeypatch):
     """
     monkeypatch.setattr(http_server, "MAX_UNREAD_PAGE_BYTES", 2 << 20)
     page = b"# " + b"x" * (1 << 20) + b"\niostats_jobs 23\n"
-    server = MetricsServer(lambda: (page, page),
-                           config_of(prometheus_listen="127.0.0.1:0"))
+    server = MetricsServer(lambda: (page, page), config_of(), "127.0.0.1:0", "prometheus.listen")
     slow = []
     for _ in range(64):
         one = socket.socket()

@@ -14,11 +14,13 @@ from trees import ROOT
 from iostats import sinks
 from iostats.base import config as site_config
 from iostats.base.errors import ConfigError
+from iostats.base.option_kinds import list_options
+from iostats.harvest.sink import Number
 from iostats.sinks import gains
 from iostats.sinks.influxdb import lines
-from iostats.sinks.prometheus import metrics_server, node_page, page
+from iostats.sinks.prometheus import metrics_server, page
 
-NAMES = sinks.names()
+NAMES = sinks.list_names()
 ON = {"ganglia": {"ganglia_send_to": "127.0.0.1:9"},
       "influxdb": {"influxdb_url": "http://127.0.0.1:1"},
       "prometheus": {"prometheus_listen": "127.0.0.1:0"},
@@ -33,26 +35,27 @@ def test_the_directory_is_the_list():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sink_has_what_it_needs(name, tmp_path):
     """Its name, its packages and where they come from; and it is off by default."""
-    module = sinks.named(name)
+    module = sinks.find_sink(name)
     extra = re.search(rf'(?m)^{name} = \[(.*)\]', (ROOT / "pyproject.toml").read_text())
     assert name == module.NAME
     assert module.REQUIRES == tuple(re.findall('"(.*?)"', extra[1] if extra else ""))
     assert not module.is_on(config_of())
     options = {**ON[name], "influxdb_spool_dir": tmp_path}
     assert module.is_on(config_of(**options))
-    [sink] = sinks.of(config_of(**options), Said())
+    [sink] = sinks.make_sinks(config_of(**options), Said())
     try:
-        assert all(isinstance(one, sinks.Number) and one.kind in ("counter", "gauge")
+        assert all(isinstance(one, Number) and one.kind in ("counter", "gauge")
                    for one in sink.numbers())
-        assert callable(sink.sweep) and callable(sink.forget)
+        assert callable(sink.sweep) and callable(sink.drop_ids)
     finally:
         sink.close()
 
 
 def test_each_sink_knows_the_others(tmp_path):
     """So that one can show what another counts."""
-    both = sinks.of(config_of(**ON["influxdb"], **ON["prometheus"], influxdb_spool_dir=tmp_path),
-                    Said())
+    both = sinks.make_sinks(config_of(**ON["influxdb"], **ON["prometheus"],
+                                      influxdb_spool_dir=tmp_path),
+                            Said())
     try:
         first, second = both
         assert ([second], [first]) == (first.others, second.others)
@@ -71,12 +74,12 @@ def test_the_sites_server_passes_on_which_ids_are_forgotten(tmp_path):
         def sweep(self, sweep, harvest):
             raise AssertionError("no sweep has ended")
 
-        def forget(self, ids):
+        def drop_ids(self, ids):
             told.append(sorted(ids))
     desk, told = HarvestInside(tmp_path / "site.sqlite"), []
     desk.harvest.sinks.append(Sink())
     desk.send("mds1", desk.block("MDT0000", ["4711", "4713"], open=23))
-    desk.harvest.forget(["4711", "4713"], {})
+    desk.harvest.drop_jobs(["4711", "4713"], {})
     assert [["4711", "4713"]] == told
 
 
@@ -84,7 +87,7 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
     """A real Harvest, with messages as agents send them, and both sinks."""
     from harvest_inside import HarvestInside
     desk, database = HarvestInside(tmp_path / "site.sqlite"), Answering()
-    both = sinks.of(config_of(
+    both = sinks.make_sinks(config_of(
         influxdb_url=database.url, influxdb_spool_dir=tmp_path / "spool", influxdb_schema="both",
         prometheus_listen="127.0.0.1:0"), Said(), lambda: desk.now)
     desk.harvest.sinks += both
@@ -124,8 +127,9 @@ def test_the_sites_server_gives_them_its_clients(tmp_path):
     from ganglia_desk import UdpReceiver, values_of
     from harvest_inside import HarvestInside
     to, desk = UdpReceiver(), HarvestInside(tmp_path / "site.sqlite")
-    [sink] = sinks.of(config_of(ganglia_send_to=f"127.0.0.1:{to.port}", ganglia_unnamed="yes"),
-                      Said(), lambda: desk.now)
+    [sink] = sinks.make_sinks(config_of(ganglia_send_to=f"127.0.0.1:{to.port}",
+                                        ganglia_unnamed="yes"),
+                              Said(), lambda: desk.now)
 
     async def turn():
         desk.harvest.end_sweep()
@@ -162,7 +166,7 @@ def test_only_its_own_module_names_a_sink(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_lists_of_packages_for_developers_have_its_extra(name):
     """Those that are not made from the modules: CI's lock file, and the tests' environment."""
-    if not sinks.named(name).REQUIRES:
+    if not sinks.find_sink(name).REQUIRES:
         return
     assert f"--extra {name} " in (ROOT / "Makefile").read_text()
     assert re.search(rf"extras.*\b{name}\b", (ROOT / "tools" / "setup").read_text())
@@ -172,9 +176,9 @@ def test_the_lists_of_packages_for_developers_have_its_extra(name):
 def test_every_default_is_itself_a_choice_that_is_allowed(name):
     """A default that its own check refuses would stop the server."""
     config = config_of()
-    for key, option in sinks.named(name).OPTIONS.items():
-        config.take(f"{name}.{key}", option.default, "the test")
-        assert config[f"{name}.{key}"] == config_of()[f"{name}.{key}"]
+    for key, option in list_options(sinks.find_sink(name).SECTION).items():
+        config.set_value(f"{name}.{key}", option.default, "the test")
+        assert config.get_value(f"{name}.{key}") == config_of().get_value(f"{name}.{key}")
         assert option.help.endswith(".") and option.expected
 
 
@@ -203,37 +207,40 @@ def test_the_environment_wins_over_the_file(tmp_path):
     path.write_text("[influxdb]\nbucket = mine\norg = physics\n")
     config = site_config.load(str(path), environ={"IOSTATS_INFLUXDB_BUCKET": "theirs"})
     sinks.add_sections(config)
+    section = config.find_section(sinks.find_sink("influxdb").SECTION)
     assert ("theirs", "environment: IOSTATS_INFLUXDB_BUCKET", "physics", f"{path}:3", "full") == (
-        config["influxdb.bucket"], config.origin["influxdb.bucket"], config["influxdb.org"],
-        config.origin["influxdb.org"], config["influxdb.schema"])
+        section.bucket, config.origin["influxdb.bucket"], section.org,
+        config.origin["influxdb.org"], section.schema)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_package_is_one_line(name, monkeypatch):
     """With the command that installs it."""
-    monkeypatch.setattr(sinks.named(name), "IMPORTS", "no_such_package")
+    monkeypatch.setattr(sinks.find_sink(name), "IMPORTS", "no_such_package")
     with pytest.raises(ConfigError) as caught:
-        sinks.of(config_of(**ON[name]), Said())
-    package = sinks.package_of(sinks.named(name))
+        sinks.make_sinks(config_of(**ON[name]), Said())
+    package = sinks.get_package(sinks.find_sink(name))
     assert (f"site.cfg: [{name}]: expected the Python package {package}, which is not there; "
             f"install it: {sys.executable} -m pip install {package}") == str(caught.value)
 
 
 def test_the_documents_name_every_metric_that_is_there(tmp_path):
-    """docs/sinks.md's table is made of these; here it is compared with a real page."""
+    """docs/how-to/sinks.md's table is made of these; here it is compared with a real page."""
     options = {key: value for one in ON.values() for key, value in one.items()}
-    every = sinks.of(config_of(**options, prometheus_max_nodes=23, influxdb_spool_dir=tmp_path),
-                     Said())
+    every = sinks.make_sinks(config_of(**options, prometheus_max_nodes=23,
+                                       influxdb_spool_dir=tmp_path),
+                             Said())
     try:
         [shown] = [sink for sink in every if hasattr(sink, "page")]
         own = set(re.findall(r"(?m)^# HELP (\S+)", shown.page()[0].decode()))
     finally:
         for sink in every:
             sink.close()
-    jobs = set(re.findall(r"(?m)^# HELP (\S+)", metrics_server.page_of([
-        *page.job_families(page.Amounts(1, False), {}), *node_page.node_families([])]).decode()))
+    jobs = set(re.findall(r"(?m)^# HELP (\S+)", metrics_server.format_page([
+        *page.make_job_families(page.Amounts(1, False), {}),
+        *page.make_node_families([])]).decode()))
     documented = set(re.findall(r"(?m)^\| `((?:lustre_job|lustre_client|iostats)_\w+)` \|",
-                                (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")))
+                                (ROOT / "docs/how-to/sinks.md").read_text(encoding="utf-8")))
     when_swept = {"iostats_sweep_timestamp_seconds", "iostats_sweep_age_seconds"}
     assert own | jobs | when_swept == documented
 
@@ -243,10 +250,10 @@ def test_the_documents_name_every_field(tmp_path):
     class Column(list):
         def __init__(self, number):
             super().__init__([number])
-    made = lines.fields_of([({"read_bytes": (Column(23), Column(2300)),
-                                 "write_bytes": (Column(3), Column(31)),
-                                 "open": (Column(5), Column(0))}, 0)])
-    text = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")
+    made = lines.sum_fields([({"read_bytes": (Column(23), Column(2300)),
+                                  "write_bytes": (Column(3), Column(31)),
+                                  "open": (Column(5), Column(0))}, 0)])
+    text = (ROOT / "docs" / "how-to" / "sinks.md").read_text(encoding="utf-8")
     assert {"read_bytes": 2300, "read_rpcs": 23, "write_bytes": 31, "write_rpcs": 3, "open": 5,
             "operations": 5, "requests": 31} == made
     assert all(f"`{name}`" in text for name in (*made, "lower_bound"))
@@ -269,8 +276,8 @@ def test_a_job_that_is_settled_and_returns_continues_its_series(tmp_path, by_tar
             for _ in self.tally.walk(sweep, harvest):
                 pass
 
-        def forget(self, ids):
-            self.tally.forget(ids)
+        def drop_ids(self, ids):
+            self.tally.drop_ids(ids)
     desk, sink = HarvestInside(tmp_path / "site.sqlite"), Sink()
     desk.harvest.sinks.append(sink)
 

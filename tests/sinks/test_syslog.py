@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from processes import free_port, until
 from sink_desk import Said, config_of, number_of
 
-from iostats.base.errors import ConfigError
 from iostats.base.addresses import Addresses
+from iostats.base.errors import ConfigError
 from iostats.sinks import syslog
 from iostats.sinks.syslog import sender
-from iostats.sinks.syslog.messages import counted, local_message, message
+from iostats.sinks.syslog.messages import add_length_prefix, format_local_message, format_message
 
 # 2026-11-22 12:03:11.041 UTC
 AT = 1795348991.041
@@ -41,8 +41,8 @@ def test_an_event_by_rfc_5424():
         b'id="8c1d0f3a5be2a417" kind="evicted" cause="silent" fs="scratch" '
         b'target="scratch-OST0003" clients="node11 10.9.0.12@o2ib" count="2" skipped="37" '
         b'last="2026-11-22T12:03:13.041000Z"] scratch-OST0003: haven\'t heard from client')
-    assert expected == message(an_event(**EVICTED), NAMES, 3, "iostats@32473")
-    assert b"%d " % len(expected) + expected == counted(expected)
+    assert expected == format_message(an_event(**EVICTED), NAMES, 3, "iostats@32473")
+    assert b"%d " % len(expected) + expected == add_length_prefix(expected)
 
 
 def test_an_event_as_a_local_daemon_takes_it(monkeypatch):
@@ -50,8 +50,8 @@ def test_an_event_as_a_local_daemon_takes_it(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     try:
-        found = local_message(an_event(**{**EVICTED, "time": AT - 13 * 86400}), NAMES, 17,
-                              "iostats@32473")
+        found = format_local_message(an_event(**{**EVICTED, "time": AT - 13 * 86400}), NAMES, 17,
+                                     "iostats@32473")
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -63,12 +63,13 @@ def test_an_event_as_a_local_daemon_takes_it(monkeypatch):
 @pytest.mark.parametrize("severity, priority", [(0, 30), (1, 28), (2, 26), (3, 25)])
 def test_severities(severity, priority):
     """daemon.info, warning, crit, alert; emerg would be shown on all terminals."""
-    assert message(an_event(severity=severity), {}, 3, "a@1").startswith(b"<%d>1 " % priority)
+    assert format_message(an_event(severity=severity), {}, 3,
+                          "a@1").startswith(b"<%d>1 " % priority)
 
 
 def test_a_message_that_is_not_ascii_begins_with_the_mark():
     """RFC 5424, 6.4: MSG-UTF8 has a BOM."""
-    assert message(an_event(message="Übertragung"), {}, 3, "a@1").endswith(
+    assert format_message(an_event(message="Übertragung"), {}, 3, "a@1").endswith(
         b"] \xef\xbb\xbf" + "Übertragung".encode())
 
 
@@ -89,19 +90,19 @@ def test_whatever_an_event_has_the_message_keeps_to_the_grammar(node, target, te
     """Of RFC 5424; and it fits into the 2048 bytes that receivers take."""
     event = an_event(node=node, target=target, message=text, clients=tuple(clients), time=moment,
                      last=moment, over=moment)
-    found = message(event, names, 3, "iostats@32473")
+    found = format_message(event, names, 3, "iostats@32473")
     parts = GRAMMAR.fullmatch(found)
     assert parts, found
     parts["sd"].decode("utf-8")
     assert len(found) < 8192
-    local_message(event, names, 3, "iostats@32473")
+    format_local_message(event, names, 3, "iostats@32473")
 
 
 def test_an_ordinary_message_fits_into_what_receivers_take():
     """2048 bytes: RFC 5424, 6.1."""
     event = an_event(**{**EVICTED, "message": "x" * 500, "over": AT + 43,
                         "clients": tuple(f"10.9.0.{n}@o2ib2" for n in range(8))})
-    assert len(message(event, {}, 23, "iostats@32473")) < 2048
+    assert len(format_message(event, {}, 23, "iostats@32473")) < 2048
 
 
 # -- the sink ------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def test_a_log_server_that_comes_later_gets_all(monkeypatch):
     port, said = free_port(), Said()
     sink = made(f"tcp://127.0.0.1:{port}", said)
     told = []
-    thread = threading.Thread(target=lambda: told.append(sink.keep_events(ids(23, 37, 41), {})))
+    thread = threading.Thread(target=lambda: told.append(sink.store_events(ids(23, 37, 41), {})))
     thread.start()
     until(lambda: number_of(sink, "iostats_syslog_failures") > 3, what="some tries")
     receiver = Receiver(port)
@@ -183,11 +184,11 @@ def test_a_log_server_that_was_restarted_gets_what_comes_then(monkeypatch):
     monkeypatch.setattr(sender, "AGAIN_S", (0.01, 0.02))
     first = Receiver()
     sink = made(f"tcp://127.0.0.1:{first.port}")
-    sink.keep_events(ids(23), {})
+    sink.store_events(ids(23), {})
     until(first.ids, what="the first")
     first.close()
     second = Receiver(first.port)
-    assert 2 == sink.keep_events(ids(37, 41), {})
+    assert 2 == sink.store_events(ids(37, 41), {})
     until(lambda: len(second.ids()) == 2, what="the others")
     sink.close()
     second.close()
@@ -204,7 +205,7 @@ def test_a_log_server_that_never_reads_is_two_lines(monkeypatch):
     sink = made(f"tcp://127.0.0.1:{silent.getsockname()[1]}", said, timeout=1)
     events = [an_event(id=f"{number:016x}", time=AT, last=AT, message="x" * 500)
               for number in range(200_000)]
-    thread = threading.Thread(target=sink.keep_events, args=(events, {}))
+    thread = threading.Thread(target=sink.store_events, args=(events, {}))
     thread.start()
     until(lambda: number_of(sink, "iostats_syslog_failures") >= 4, what="some tries")
     sink.close()
@@ -219,9 +220,9 @@ def test_a_name_that_hangs_is_given_up_after_the_timeout(monkeypatch):
     monkeypatch.setattr(sender, "_addresses", Addresses(lambda *_, **__: wake.wait(60) and []))
     said = Said()
     sink = made("udp://log1:514", said, timeout=1)
-    thread = threading.Thread(target=sink.keep_events, args=(ids(23), {}))
+    thread = threading.Thread(target=sink.store_events, args=(ids(23), {}))
     thread.start()
-    until(lambda: said, 20, what="a line")
+    until(lambda: said, what="a line")
     sink.close()
     thread.join(20)
     wake.set()
@@ -232,7 +233,7 @@ def test_the_end_keeps_what_is_not_sent(monkeypatch):
     """It says how many are; close() is called while it waits."""
     sink = made(f"tcp://127.0.0.1:{free_port()}")
     told = []
-    thread = threading.Thread(target=lambda: told.append(sink.keep_events(ids(23, 37), {})))
+    thread = threading.Thread(target=lambda: told.append(sink.store_events(ids(23, 37), {})))
     thread.start()
     until(lambda: number_of(sink, "iostats_syslog_failures"), what="a try")
     sink.close()
@@ -247,7 +248,7 @@ def test_a_udp_port_without_a_receiver_is_seen_on_this_host(monkeypatch):
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
     sink = made(f"udp://127.0.0.1:{port}")
-    thread = threading.Thread(target=sink.keep_events, args=(ids(23, 37), {}))
+    thread = threading.Thread(target=sink.store_events, args=(ids(23, 37), {}))
     thread.start()
     until(lambda: number_of(sink, "iostats_syslog_failures") > 2, what="some tries")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
@@ -267,7 +268,7 @@ def test_what_is_too_old_or_too_small_is_left_out():
     sink = made(f"tcp://127.0.0.1:{receiver.port}", severity="warning", max_age=60)
     events = [an_event(id=f"{n:016x}", time=AT - age, last=AT - age, severity=severity)
               for n, age, severity in ((23, 0, 0), (37, 38, 1), (41, 36, 1), (43, 0, 3))]
-    assert 4 == sink.keep_events(events, {})
+    assert 4 == sink.store_events(events, {})
     until(lambda: len(receiver.ids()) == 2, what="the others")
     sink.close()
     receiver.close()
@@ -346,7 +347,7 @@ def test_a_real_rsyslog_understands_every_part(rsyslog, way):
     sink = made(f"{directory}/log" if way == "local" else f"{way}://127.0.0.1:{port}",
                 facility="local3")
     odd = an_event(**{**EVICTED, "target": 'a"b]\\', "message": "Über"})
-    assert 2 == sink.keep_events([an_event(**EVICTED), odd], NAMES)
+    assert 2 == sink.store_events([an_event(**EVICTED), odd], NAMES)
     out = directory / "out"
     until(lambda: out.exists() and out.read_bytes().count(b"\n") == 2, what="both are written")
     sink.close()

@@ -32,7 +32,7 @@ def test_a_sweep_has_every_job_of_every_target(desk):
     assert {key: shown(jobs) for key, jobs in truth.items()} == site.entries()
     [message] = site.messages
     assert (2, "oss1", 1, True, True, 1) == (message.protocol, message.node, message.seq,
-                                             message.full, message.last, message.every)
+                                             message.full, message.last, message.every_s)
     assert {key: len(jobs) for key, jobs in truth.items()} == {
         (block.file_system, block.target): block.entries for block in message.targets}
     assert {600} == {block.cleanup_s for block in message.targets}
@@ -180,7 +180,7 @@ def test_after_a_stall_it_goes_on_with_the_next_slot_and_no_burst(desk):
 def test_a_signal_ends_it_at_once(desk, number):
     site = desk.site()
     desk.show([a_job(0)])
-    agent = desk.begin(harvest_interval=200)
+    agent = desk.begin(harvest_interval=200, patient=False)
     until(lambda: desk.spool.joinpath("lock").exists() and site.connections is not None)
     until(lambda: agent.process.poll() is None and os.getpriority(
         os.PRIO_PROCESS, agent.process.pid) == 19)
@@ -200,9 +200,11 @@ def test_sighup_is_no_reason_to_end(desk):
     assert agent.process.poll() is None
 
 
-def test_it_is_niced(desk):
+@pytest.mark.parametrize("before", [(), ("nice", "-n", "-7")],
+                         ids=["as it is started", "started with a higher priority, by root"])
+def test_it_is_niced(desk, before):
     desk.site()
-    agent = desk.begin()
+    agent = desk.begin(before=before, patient=False)
     until(lambda: os.getpriority(os.PRIO_PROCESS, agent.process.pid) == 19)
 
 

@@ -86,7 +86,7 @@ def desk(tmp_path):
 
 
 def _once(one):
-    one.look_once()
+    one.scan_once()
     one.send_all(time.monotonic() + 60)
 
 
@@ -219,11 +219,11 @@ def test_a_kill_at_any_point_loses_none_and_doubles_none(desk, point, monkeypatc
 
     def killed(*_):
         raise Killed
-    gathering = first._gathered()
+    gathering = first._get_gathering()
     if point == "found":
         monkeypatch.setattr(first.spool, "write", killed)
     elif point == "kept":
-        monkeypatch.setattr(gathering, "told", killed)
+        monkeypatch.setattr(gathering, "acknowledge", killed)
     elif point == "told":
         monkeypatch.setattr(first.delivery, "send", killed)
     elif point == "sent":
@@ -256,6 +256,7 @@ def test_kills_at_random_moments(desk):
             agent.kill()
             agent = desk.begin()
     until(lambda: len(told(site)) == 12, what="all twelve")
+    agent.runs()                    # the one before may have told all
     assert 0 == agent.stop().status
     assert [(f"scratch-OST00{number:02x}", 1, [f"10.0.1.{number}@tcp"])
             for number in range(12)] == sorted((one.target, one.count, one.clients)
@@ -315,8 +316,8 @@ def test_a_disk_without_room_keeps_the_place_in_the_log(desk, monkeypatch):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(one.spool, "write", full)
     monkeypatch.setattr(one.delivery, "send", lambda data, within_s: "later")
-    assert not one._look(one._gathered())
-    assert ["events cannot be kept: No space left on device"] == [
+    assert not one._scan(one._get_gathering())
+    assert ["events cannot be written: No space left on device"] == [
         text.partition(": ")[2].partition(";")[0] for text in one.said]
     monkeypatch.undo()
     site = desk.site()
@@ -330,7 +331,7 @@ def test_more_than_there_is_room_for_is_counted(desk):
     one = desk.events(harvest_spool_bytes=4 << 20, events_max_kept=1000)
     for number in range(300):
         desk.log.add(f"Lustre: scratch-OST{number:04x}: evicting f15aa50c at adminstrative request")
-        one._look(one._gathered())
+        one._scan(one._get_gathering())
     assert 256 == len(one.spool) and any("the oldest events are dropped" in text
                                          for text in one.said)
     site = desk.site()
@@ -347,7 +348,7 @@ def test_a_bug_in_gathering_harms_no_sweep(desk):
     site = desk.site()
     agent = desk.begin(patient=PATIENT.replace("sys.exit(", """
 from iostats.events import gather
-gather.Gathering.look = lambda self: 1 / 0
+gather.Gathering.scan = lambda self: 1 / 0
 sys.exit("""))
     until_received(site, [a_job(1)])
     agent.says("internal error; please report: ZeroDivisionError")
@@ -362,7 +363,7 @@ def test_a_spool_that_cannot_be_used_harms_no_sweep(desk):
     site = desk.site()
     agent = desk.begin()
     until_received(site, [a_job(1)])
-    agent.says("events are not told: ")
+    agent.says("events are not sent: ")
     assert 0 == agent.stop().status
 
 
@@ -393,27 +394,28 @@ def test_it_ends_at_once(desk):
 
 def test_two_threads_and_no_more(desk):
     one = desk.events()
-    before = threading.active_count()
+    before = set(threading.enumerate())                 # some of other tests may be about to end
     one.start()
-    assert before + 2 == threading.active_count()
+    started = set(threading.enumerate()) - before
+    assert 2 == len(started)
     one.end()
-    until(lambda: threading.active_count() <= before + 1, what="their end")
+    until(lambda: sum(thread.is_alive() for thread in started) <= 1, what="their end")
 
 
 
 def test_a_state_that_cannot_be_used_is_said_once(desk):
     one = desk.events()
-    one.look_once()
+    one.scan_once()
     one.end()
     state = desk.spool / "events.state"
     state.write_text("{")
     one = desk.events()
-    one.look_once()
-    one.look_once()
+    one.scan_once()
+    one.scan_once()
     one.end()
     said = [line for line in one.said if "cannot be used" in line]
     assert 1 == len(said) and said[0].startswith(f"events: {state}: cannot be used: ")
-    assert "the kernel's log is told again from its oldest line, by the same ids" in said[0]
+    assert "the kernel's log is read again from its oldest line, with the same ids" in said[0]
 
 
 # -- several site's servers

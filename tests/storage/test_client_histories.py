@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from examples import examples
-from exports_kernel import NS, RELEASES, Account, ExportsKernel
+from exports_kernel import NS, RELEASES, Account, ExportsKernel, messages_of
 from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from iostats.storage.clients import STATE, Clients
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.schedule import Pace, SweepClock
-from iostats.storage.targets import local_targets
-from iostats.wire.messages.clients_encoder import LOSSES, WENT_DOWN, method_of
+from iostats.storage.targets import find_local_targets
+from iostats.wire.messages.clients_encoder import LOSSES, WENT_DOWN, find_method
 
 BEGAN = 1_795_225_320 * NS
 NIDS = ("10.77.0.11@tcp", "10.0.0.7@o2ib3", "fd00:172:16:11::5@tcp", "0@lo")
@@ -49,9 +49,9 @@ class Server:
     def sweep(self):
         """[(gains, new losses)] of the messages of a sweep."""
         kept = []
-        self.encoder.sweep(local_targets(str(self.root)), 1_795_225_400, 50, 0.0,
+        self.encoder.sweep(find_local_targets(str(self.root)), 1_795_225_400, 50, 0.0,
                            lambda run, seq, message, full: kept.append(message), self.clients)
-        return [message for message in kept if method_of(message) == "packed_clients"]
+        return [message for message in kept if find_method(message) == "packed_clients"]
 
 
 class World:
@@ -90,7 +90,7 @@ def _is_of(key, file_system, kind, nid):
 class Histories(RuleBasedStateMachine):
     """
     Whatever happens, in each sweep a client gained what it did since the sweep before, or less, and
-    then a loss says so.
+    then a loss says so, or its file could not be read, and it gains the rest when that can be read.
     """
 
     releases = RELEASES
@@ -103,6 +103,7 @@ class Histories(RuleBasedStateMachine):
         self._known, self._hidden, self._texts = None, False, {}
         self._tear, self._lossy, self._is_lossy_next = None, False, False
         self._unexplained, self._told, self._during = {}, {}, {}
+        self._late = {}                     # (what a client is still to gain, it may be lost)
         self.sweeps, self._was_broken, self._had = 0, False, {}
 
     def teardown(self):
@@ -212,7 +213,7 @@ class Histories(RuleBasedStateMachine):
         """It is stopped, or killed; the state is what was kept."""
         server = self.world.servers[place]
         if is_orderly:
-            server.clients.keep()
+            server.clients.save()
         else:                               # by then something could not be read, maybe
             self._lossy |= self._was_broken
         server.begin()
@@ -255,10 +256,14 @@ class Histories(RuleBasedStateMachine):
         if self._tear is not None:
             self._read_torn(*self._tear)
         truth, gained = truth_of(world.targets), defaultdict(lambda: [0] * 5)
-        losses = []
+        losses, unread = [], []
         for server in world.servers:
             for message in server.sweep():
                 gains, news = server.account.take(message)
+                for block, _ in messages_of(message)[1]:
+                    unread += [(block["file_system"], block["kind"], nid) for nid in (
+                        *(nid for nids in block["unread"].values() for nid in nids),
+                        *([""] if block["unreadable"] else ()))]
                 for key, clients in gains.items():
                     for nid, amounts in clients.items():
                         for column, amount in enumerate(amounts):
@@ -278,15 +283,20 @@ class Histories(RuleBasedStateMachine):
         self._unexplained = {}
         is_first, known = self._known is None, self._known or {}
         for key in truth.keys() | gained.keys():
-            done = [now - before for now, before in zip(truth[key], known.get(key, [0] * 5))]
+            rest, may_be_lost = self._late.pop(key, ([0] * 5, False))
+            done = [now - before + late for now, before, late in zip(
+                truth[key], known.get(key, [0] * 5), rest)]
             found = gained[key]
             if is_first:
                 assert [0] * 5 == found, (key, found)
                 continue
             assert all(one <= most for one, most in zip(found, done)), (key, found, done)
             is_whole = done[:4] == found[:4] and done[4] - self._told.get(key, 0) <= found[4]
-            if not is_whole and not self._hidden and not any(
-                    _is_of(key, *loss[:3]) for loss in losses):
+            is_marked = may_be_lost or self._hidden or any(
+                _is_of(key, *loss[:3]) for loss in losses)
+            if any(_is_of(key, *one) for one in unread):
+                self._late[key] = [all_ - some for all_, some in zip(done, found)], is_marked
+            elif not is_whole and not is_marked:
                 assert self._tear is not None, (key, done, found, losses, world.release)
                 self._unexplained[key] = world.now / NS
         if not self._lossy and not is_first:

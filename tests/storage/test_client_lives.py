@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from iostats.lustre.exports import ClientAmounts, Glance
-from iostats.storage.client_lives import Life, between, first, whole
+from iostats.lustre.exports import ClientAmounts, ClientFile
+from iostats.storage.client_lives import Life, compare_readings, start_new_life, start_unknown_life
 from iostats.wire.messages.clients_encoder import (
     MAYBE_RESET,
     NOT_UNDERSTOOD,
@@ -21,7 +21,7 @@ NOTHING, UNKNOWN = (0, 0, 0, 0, 0), (None,) * 5
 
 
 def now(start_ns, *amounts, counts=None, why=""):
-    return Glance(start_ns, ClientAmounts(*amounts), counts, why)
+    return ClientFile(start_ns, ClientAmounts(*amounts), counts, why)
 
 
 def life(start_ns, *amounts, counts=None):
@@ -29,7 +29,7 @@ def life(start_ns, *amounts, counts=None):
 
 
 def gain(before, after, is_restarted=False):
-    found = between(before, after, is_restarted, READ)
+    found = compare_readings(before, after, is_restarted, READ)
     return tuple(found.amounts), found.why
 
 
@@ -58,7 +58,12 @@ def test_what_could_not_be_read_is_left_out():
     assert (NOTHING, UNREADABLE) == gain(before, now(OLD, 23, 37, 1, 2, 3))
     assert (NOTHING, RESET) == gain(before, now(NEW, 23, 37, 1, 2, 3))
     assert (NOTHING, RESET) == gain(before, now(READ[0] - NS, 23, 37, 1, 2, 3))
-    assert (NOTHING, "") == gain(before, now(READ[0] - NS, 23, 37, 1, 2, 3), is_restarted=True)
+
+
+def test_after_a_restart_all_of_a_file_counts_also_where_it_could_not_be_read_before():
+    """It began at 0 after the last reading, whatever the clock showed."""
+    assert ((23, 37, 1, 2, 3), "") == gain(
+        life(OLD, *UNKNOWN), now(READ[0] - NS, 23, 37, 1, 2, 3), is_restarted=True)
 
 
 # -- without -----------------------------------------------------------------------------------
@@ -109,7 +114,8 @@ def test_start_times_that_are_shown_or_hidden_from_now_on():
 
 def test_what_is_there_at_first_is_nobodys_and_what_comes_is_counted():
     there = now(OLD, 23, 37, 1, 2, 3)
-    assert (NOTHING, "") == (first(there).amounts, first(there).why)
-    assert ((23, 37, 1, 2, 3), "") == (whole(there).amounts, whole(there).why)
+    assert (NOTHING, "") == (start_unknown_life(there).amounts, start_unknown_life(there).why)
+    assert ((23, 37, 1, 2, 3), "") == (start_new_life(there).amounts, start_new_life(there).why)
     damaged = now(OLD, 23, 37, 1, 2, None, why="bad")
-    assert ((23, 37, 1, 2, 0), NOT_UNDERSTOOD) == (whole(damaged).amounts, whole(damaged).why)
+    assert ((23, 37, 1, 2, 0), NOT_UNDERSTOOD) == (start_new_life(damaged).amounts,
+                                                   start_new_life(damaged).why)

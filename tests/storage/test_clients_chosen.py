@@ -10,8 +10,8 @@ from exports_kernel import NS, Account, ExportsKernel
 from iostats.storage.clients import Clients
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.schedule import Pace, SweepClock
-from iostats.storage.targets import local_targets
-from iostats.wire.messages.clients_encoder import LEFT, method_of
+from iostats.storage.targets import find_local_targets
+from iostats.wire.messages.clients_encoder import LEFT, find_method
 
 BEGAN = 1_795_225_320 * NS
 NID = "10.0.0.7@o2ib3"
@@ -45,11 +45,11 @@ class StorageServer:
             kernel.write(self.now, kernel.mounts[0], step, 1)
             kernel.save(self.now, self.root)
         kept = []
-        self.encoder.sweep(local_targets(str(self.root), self.chosen), self.now // NS, 20, 0.0,
+        self.encoder.sweep(find_local_targets(str(self.root), self.chosen), self.now // NS, 20, 0.0,
                            lambda run, seq, message, full: kept.append(message), self.clients)
         found = {}
         for message in kept:
-            if method_of(message) == "packed_clients":
+            if find_method(message) == "packed_clients":
                 gains, losses = self.account.take(message)
                 self.losses += [(key[0], one["why"]) for key, some in losses.items()
                                 for one in some]
@@ -97,7 +97,7 @@ def test_one_that_comes_back_begins_another_epoch(one):
     server.choose()
     assert {} == server.sweep(43)
     assert epoch != server.clients.epoch
-    assert ["a file system is read again: clients' amounts begin anew"] == server.said
+    assert ["a file system is read again: clients' amounts restart"] == server.said
     assert {"scratch": 47, "home": 47} == server.sweep(47)
 
 
@@ -106,7 +106,7 @@ def test_an_agent_that_is_started_again_goes_on_with_the_choice(one, tmp_path):
     server.sweep(23)
     server.choose()
     server.sweep(37)
-    server.clients.keep()
+    server.clients.save()
     again = one()
     again.kernels, again.now = server.kernels, server.now
     again.account = server.account

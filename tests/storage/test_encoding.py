@@ -6,10 +6,17 @@ from __future__ import annotations
 import os
 import random
 import time
+from unittest import mock
 
 import pytest
 from harvest_desk import OST, StorageDesk, a_job, shown, until_received
 from processes import until
+
+from iostats.storage import encoding
+from iostats.storage.encoding import SweepEncoder
+from iostats.storage.schedule import Pace, SweepClock
+from iostats.storage.targets import find_local_targets
+from iostats.wire.messages.sweep_decoder import PackedSweep, decode_sweep
 
 DESK = StorageDesk
 
@@ -106,6 +113,23 @@ def test_a_target_that_goes_and_comes_back_is_sent_in_full(desk):
     done = agent.stop()
     assert (0, "iostats: no OST and no MDT on this machine, or none that this user may see; "
                "waiting for one") == (done.status, done.line)
+
+
+def test_a_target_that_is_started_again_while_it_is_read_is_not_read_to_its_end(tmp_path):
+    """Its entries may be of before or after, so neither `gone` nor its instance is certain."""
+    (directory := tmp_path / "proc/fs/lustre/obdfilter/scratch-OST0000").mkdir(parents=True)
+    (directory / "job_stats").write_bytes(entry(0))
+    clock, sent = SweepClock(lambda: 1e9, lambda: 41.0), []
+    instances = iter(("23", "23", "23", "24"))
+    encoder = SweepEncoder("oss1", 100_000, clock, Pace(100, lambda: 0.0, lambda: 0.0), print)
+    with mock.patch.object(encoding, "read_instance", lambda target: next(instances)):
+        for slot in (20, 40):
+            encoder.sweep(find_local_targets(str(tmp_path)), slot, 20, 0.0,
+                          lambda run, seq, message, full: sent.append(message))
+    heads = [block.head for message in sent for block, _ in decode_sweep(
+        PackedSweep(2, message, 0.0), 1 << 20).blocks]
+    assert [(23, "", 1), (23, "the target was started again in between", 0)] == [
+        (head.instance, head.unreadable, head.entries) for head in heads]
 
 
 @pytest.mark.parametrize("how", ["a directory", "no file"])

@@ -25,10 +25,13 @@ def installed(tmp_path):
                            f"UNIT_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
                           capture_output=True)
     assert ("", 0) == (done.stderr, done.returncode)
-    assert ("  name the site's server: [site] host in /etc/iostats/site.cfg (a copy of the site's "
-            "own has it), or: make install-harvest SITE=HOST\n"
-            f"  systemctl --root={directory} enable iostats-harvest.service; or where it runs: "
-            "systemctl daemon-reload; systemctl enable --now iostats-harvest.service\n"
+    assert ("  name the site's server: [site] host in /etc/iostats/site.cfg (a copy of the\n"
+            "    site's own has it), or:\n"
+            "      make install-harvest SITE=HOST\n"
+            "  enable the unit in the image:\n"
+            f"      systemctl --root={directory} enable iostats-harvest.service\n"
+            "  or on the host that runs it:\n"
+            "      systemctl daemon-reload; systemctl enable --now iostats-harvest.service\n"
             "  copy the site's /etc/iostats/site.secret, readable by root only (0600)\n"
             ) == done.stdout.partition("left to do:\n")[2]
     return directory
@@ -54,6 +57,11 @@ def test_the_unit_is_what_systemd_understands_and_leaves_little_open(installed):
     copy = installed / "iostats-harvest.service"
     copy.write_text((installed / UNIT).read_text().replace("/usr/local", f"{installed}/usr/local"))
     done = subprocess.run([tool("systemd-analyze"), "verify", copy], capture_output=True, text=True)
+    assert ("", 0) == (done.stdout + done.stderr, done.returncode)
+    lnetctl = [str(installed / UNIT).replace("harvest.service", f"lnetctl.{kind}")
+               for kind in ("service", "timer")]
+    done = subprocess.run([tool("systemd-analyze"), "verify", *lnetctl], capture_output=True,
+                          text=True)
     assert ("", 0) == (done.stdout + done.stderr, done.returncode)
     done = subprocess.run([tool("systemd-analyze"), "security", "--offline=yes", "--threshold=25",
                            installed / UNIT], capture_output=True, text=True)

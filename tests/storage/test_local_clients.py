@@ -13,7 +13,7 @@ from iostats.base.errors import IostatsError
 from iostats.lustre import exports
 from iostats.storage import local_clients
 from iostats.storage.local_clients import LocalClients
-from iostats.storage.targets import local_targets
+from iostats.storage.targets import find_local_targets
 
 BEGAN = 1_795_225_320 * NS
 NIDS = ("10.77.0.11@tcp", "10.0.0.7@o2ib3", "fd00:172:16:11::5@tcp", "0@lo")
@@ -82,13 +82,13 @@ def test_two_dumps_of_random_histories(release, first, second):
     kernel = started(release)
 
     def dump(now):
-        found = {nid: exports.glance(kernel.text(now, nid)) for nid in kernel.nids}
+        found = {nid: exports.parse_client_file(kernel.text(now, nid)) for nid in kernel.nids}
         return local_clients.DumpedClients({("scratch", "MDT0000"): found}, now)
     now = done(kernel, first, BEGAN) + NS
     before, old, had = dict(kernel.truth), dump(now), list(kernel.nids)
     before = {nid: list(numbers) for nid, numbers in before.items()}
     now = done(kernel, second, now) + NS
-    load = local_clients.between(old, dump(now), None)["scratch"]
+    load = local_clients.compare_dumps(old, dump(now), None)["scratch"]
     is_right(load, before, kernel.truth, shows_all(kernel, second, had))
 
 
@@ -102,7 +102,7 @@ def test_looks_at_random_histories(tmp_path_factory, release, first, second, thi
     for number, operations in enumerate((first, second, third)):
         at[0] = done(kernel, operations, at[0]) + NS
         kernel.save(at[0], root)
-        load = clients.look(local_targets(str(root)))["scratch"]
+        load = clients.scan(find_local_targets(str(root)))["scratch"]
         if number == 0:
             assert [] == load.nids and {"MDT0000": "read for the first time"} == load.missing
         else:
@@ -123,11 +123,11 @@ def test_any_file_is_read_or_refused_in_one_line(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("dump") / "dump"
     path.write_bytes(b"\n".join(lines))
     try:
-        dump = local_clients.dumped(str(path))
+        dump = local_clients.read_dump(str(path))
     except IostatsError as error:
         assert "\n" not in str(error)
         return
-    for load in local_clients.between(None, dump, None).values():
+    for load in local_clients.compare_dumps(None, dump, None).values():
         assert all(amount >= 0 for row in load.amounts for amount in row)
-    for load in local_clients.between(dump, dump, 20.0).values():
+    for load in local_clients.compare_dumps(dump, dump, 20.0).values():
         assert not any(amount for row in load.amounts for amount in row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from iostats.storage.schedule import Pace, ServerClock, SweepClock, next_slot, pause_s
+from iostats.storage.schedule import Pace, ServerClock, SweepClock, find_next_slot, find_pause_s
 from iostats.storage.targets import LocalTarget
 
 
@@ -21,12 +21,12 @@ def clock_of(kind, wall):
 
 def test_two_storage_servers_with_other_clocks_sweep_in_the_same_slots(tmp_path):
     """One never knew the server's time before its first sweep, the other one did."""
-    assert 1_795_225_400 == next_slot(1_795_225_391.2, 20, None)
-    assert 1_795_225_400 == next_slot(1_795_225_399.9, 20, None)
-    assert 1_795_225_420 == next_slot(1_795_225_399.9, 20, 1_795_225_400)
-    assert 1_795_225_420 == next_slot(1_795_225_400.0, 20, 1_795_225_400)
+    assert 1_795_225_400 == find_next_slot(1_795_225_391.2, 20, None)
+    assert 1_795_225_400 == find_next_slot(1_795_225_399.9, 20, None)
+    assert 1_795_225_420 == find_next_slot(1_795_225_399.9, 20, 1_795_225_400)
+    assert 1_795_225_420 == find_next_slot(1_795_225_400.0, 20, 1_795_225_400)
     # A clock that was set back by an hour is no reason to wait for an hour.
-    assert 1_795_221_800 == next_slot(1_795_221_799.9, 20, 1_795_225_400)
+    assert 1_795_221_800 == find_next_slot(1_795_221_799.9, 20, 1_795_225_400)
 
 
 @pytest.mark.parametrize("wanted, intervals, pause, said", [
@@ -38,7 +38,7 @@ def test_two_storage_servers_with_other_clocks_sweep_in_the_same_slots(tmp_path)
 def test_a_sweep_comes_at_a_third_of_the_cleanup_interval_at_most(wanted, intervals, pause, said):
     found, lines = [LocalTarget("scratch", "OST0000", [], one) for one in intervals], []
     assert wanted or 200 % pause == 0            # all storage servers meet once in 200 s
-    assert pause == pause_s(wanted, found, lines.append)
+    assert pause == find_pause_s(wanted, found, lines.append)
     assert said == bool(lines)
 
 
@@ -59,10 +59,10 @@ def test_what_was_idle_before_is_no_credit():
     pace = Pace(25, lambda: used[0], lambda: used[1], sleep)
     used[1] += 3600
     work(1)
-    pace.rest()
+    pace.pause()
     assert [] == slept
     work(2)
-    pace.rest()
+    pace.pause()
     assert [6.0] == slept
 
 
@@ -83,11 +83,11 @@ def test_a_clock_that_was_wrong_by_more_than_an_hour_begins_anew(wall):
     clock = clock_of(SweepClock, wall)
     clock.now()
     wall[:] = 1_795_225_391.0 - 3_500, 1_001.0
-    assert not clock.begins_anew()
+    assert not clock.reset_if_wrong()
     wall[:] = 1_795_225_391.0 - 32_400, 1_002.0
-    assert clock.begins_anew()
+    assert clock.reset_if_wrong()
     assert 1_795_225_391.0 - 32_400 == clock.now()
-    assert not clock.begins_anew()
+    assert not clock.reset_if_wrong()
 
 
 def test_the_servers_time_is_known_whatever_happens_to_our_own_clock(wall):

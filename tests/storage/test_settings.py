@@ -13,10 +13,10 @@ from iostats.storage.settings import (
     NOTHING,
     GroupSettings,
     WrongSettings,
-    group_of,
-    keep_at,
-    kept_at,
-    values_of,
+    check_values,
+    find_group,
+    load_settings,
+    store_settings,
 )
 
 GROUPS = [{"name": "home", "hosts": ["oss23", "oss37"], "settings": {"harvest.interval": "23"}},
@@ -33,19 +33,18 @@ def document(groups=GROUPS, revision=7):
     ("oss23", "home", "23"), ("oss37", "home", "23"), ("oss41", "all", "41"),
     ("oss41.example.org", "all", "41"), ("oss4", "", None), ("mds1", "", None)])
 def test_the_first_group_that_has_the_storage_server(node, group, interval):
-    found = group_of(document(), node)
+    found = find_group(document(), node)
     assert (7, group, interval) == (found.revision, found.group,
                                     found.settings.get("harvest.interval"))
 
 
 def test_their_values_are_those_of_site_cfg():
     assert {"harvest.interval": 41, "harvest.file_systems": ["scratch", "home"],
-            "harvest.exports": "no", "events.max_kept": 37} == values_of(GROUPS[1]["settings"])
-    assert {"harvest.interval": 20} == values_of({"harvest.every": "20"})       # an old key
+            "harvest.exports": "no", "events.max_kept": 37} == check_values(GROUPS[1]["settings"])
 
 
 def test_without_a_description_there_is_nothing():
-    assert NOTHING == group_of(None, "oss1")
+    assert NOTHING == find_group(None, "oss1")
 
 
 @pytest.mark.parametrize("settings, said", [
@@ -61,9 +60,9 @@ def test_without_a_description_there_is_nothing():
 def test_what_is_wrong_is_named_with_what_was_expected(settings, said):
     groups = [{"name": "oss", "hosts": ["oss1"], "settings": settings}]
     with pytest.raises(WrongSettings) as caught:
-        group_of(document(groups), "oss1")
+        find_group(document(groups), "oss1")
     assert str(caught.value).startswith(said) and 7 == caught.value.revision
-    assert "" == group_of(document(groups), "oss2").group       # it is not theirs
+    assert "" == find_group(document(groups), "oss2").group     # it is not theirs
 
 
 @pytest.mark.parametrize("data", [
@@ -75,7 +74,7 @@ def test_what_is_wrong_is_named_with_what_was_expected(settings, said):
     b"[" * 100_000])
 def test_what_is_no_such_document_is_one_line(data):
     with pytest.raises(WrongSettings) as caught:
-        group_of(data, "oss1")
+        find_group(data, "oss1")
     assert "expected what `iostats ldms load` wrote, got b'" in str(caught.value)
     assert "Error" not in str(caught.value)
     assert len(str(caught.value)) < 300 and "\n" not in str(caught.value)
@@ -97,20 +96,20 @@ _JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | s
     max_size=3).map(document))
 def test_whatever_etcd_has_is_right_or_one_line(data):
     try:
-        found = group_of(data, "oss1")
+        found = find_group(data, "oss1")
     except WrongSettings as error:
         assert str(error).isprintable() and len(str(error)) < 600
     else:
-        assert set(found.settings) <= {*RUN_TIME_OPTIONS, "harvest.every"}
-        assert set(values_of(found.settings)) <= set(RUN_TIME_OPTIONS)
+        assert set(found.settings) <= set(RUN_TIME_OPTIONS)
+        assert set(check_values(found.settings)) <= set(RUN_TIME_OPTIONS)
 
 
 def test_what_is_kept_is_that_of_its_own_etcd(tmp_path):
     path = str(tmp_path / "settings")
-    assert NOTHING == kept_at(path, "/orion/")
+    assert NOTHING == load_settings(path, "/orion/")
     kept = GroupSettings(23, "oss", {"harvest.interval": "37"})
-    keep_at(path, "/orion/", kept)
-    assert kept == kept_at(path, "/orion/") and NOTHING == kept_at(path, "/orion2/")
+    store_settings(path, "/orion/", kept)
+    assert kept == load_settings(path, "/orion/") and NOTHING == load_settings(path, "/orion2/")
 
 
 @pytest.mark.parametrize("data", [
@@ -119,5 +118,5 @@ def test_what_is_kept_is_that_of_its_own_etcd(tmp_path):
 def test_a_damaged_file_is_one_line(tmp_path, data):
     path = tmp_path / "settings"
     path.write_bytes(data)
-    with pytest.raises(StateError, match="expected the settings that an agent kept"):
-        kept_at(str(path), "/orion/")
+    with pytest.raises(StateError, match="expected the settings that an agent stored"):
+        load_settings(str(path), "/orion/")

@@ -15,9 +15,9 @@ from trees import ROOT
 
 from iostats.base import config as site
 from iostats.etcd.client import Etcd, EtcdAway
-from iostats.ldms.description import read
-from iostats.ldms.published import descriptions
 from iostats.storage import follow_settings, settings
+from iostats_ldms import published
+from iostats_ldms.description import read
 
 pytestmark = pytest.mark.etcd
 DESK = StorageDesk
@@ -81,17 +81,16 @@ def test_other_settings_are_in_force_at_the_next_sweep_and_none_is_lost(desk, de
     slots = [message.slot for message in site.messages]
     assert slots == sorted(set(slots))
     assert [1] == sorted({b.seq - a.seq for a, b in zip(site.messages, site.messages[1:])})
-    until(lambda: [one for one in site.events if one.head.every == 1.0])
+    until(lambda: [one for one in site.events if one.head.every_s == 1.0])
 
     at = description.load(harvest_interval="2", harvest_file_systems="scratch")
     seen = description.until_seen(revision=2, group="oss", problem="", sweep_every_s=2)
     assert 2 == seen["settings"]["harvest.interval"] and at <= seen["time"] <= time.time()
     assert ["scratch"] == seen["settings"]["harvest.file_systems"]
     assert 3600 == seen["settings"]["events.every"]     # of site.cfg: the group has none now
-    count = len(site.sweeps())
-    until(lambda: len(site.sweeps()) >= count + 3)
-    last = site.messages[-3:]
-    assert {2} == {one.every for one in last} and {0} == {one.slot % 2 for one in last}
+    until(lambda: [2, 2, 2] == [one.every_s for one in site.messages[-3:]])
+    last = [one for one in site.messages if one.every_s == 2]
+    assert {0} == {one.slot % 2 for one in last}
     assert {"scratch"} == {block.file_system for one in last for block in one.targets}
 
     description.load(harvest_interval="soon")
@@ -135,7 +134,7 @@ def test_while_etcd_is_away_it_goes_on_with_what_it_has(desk, description):
     other = desk.begin(**nowhere)
     count = len(site.messages)
     until(lambda: len(site.messages) >= count + 2)
-    assert {2} == {one.every for one in site.messages[count:]}
+    assert {2} == {one.every_s for one in site.messages[count:]}
     other.says("what is in force stays")
     assert 1 == other.stop().err.count("what is in force stays")
 
@@ -149,12 +148,12 @@ def test_what_could_not_be_told_while_etcd_was_away_is_told_when_it_is_back(
         found = Description(cluster)
         found.load(harvest_interval="2")
         cluster.members[0].kill()
-        agent = follow_settings.FollowedSettings(
-            {**site.load("/dev/null", environ={}), "etcd.endpoints": cluster.endpoints,
-             "etcd.prefix": cluster.prefix}, "oss1", str(tmp_path), said.append)
+        config = site.load("/dev/null", environ={})
+        config.etcd.endpoints, config.etcd.prefix = cluster.endpoints, cluster.prefix
+        agent = follow_settings.FollowedSettings(config, "oss1", str(tmp_path), said.append)
         agent.start()
         try:
-            agent.in_force(settings.NOTHING, {"harvest.interval": 23}, 23)
+            agent.note_in_force(settings.NOTHING, {"harvest.interval": 23}, 23)
             until(lambda: said, what="that etcd is away")
             time.sleep(1)                       # and that it could not be told
             cluster.members[0].start()
@@ -192,12 +191,12 @@ def test_one_run_asks_once(desk, description):
 
 
 def test_the_description_of_the_documents_reaches_the_agent(desk, description):
-    """The groups of docs/ldms.md, as `iostats ldms load` puts them into etcd."""
-    page = (ROOT / "docs" / "ldms.md").read_text(encoding="utf-8")
+    """The groups of docs/how-to/ldms.md, as `iostats ldms load` puts them into etcd."""
+    page = (ROOT / "docs" / "how-to" / "ldms.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```yaml\n(iostats:\n.*?)```", page, re.DOTALL)
-    found, warnings = read.description(text)
+    found, warnings = read.read_description(text)
     assert [] == warnings and ["oss", "mds"] == [one.name for one in found.agents]
-    descriptions.load(description.etcd, text, found.agents, None, by="a test")
+    published.load(description.etcd, text, found.agents, None, by="a test")
     desk.show([a_job(0)])
     desk.show([a_job(1)], file_system="home")
     desk.show([a_job(2)], file_system="work")
@@ -207,7 +206,7 @@ def test_the_description_of_the_documents_reaches_the_agent(desk, description):
     assert ("settings: events.every, events.max_kept, harvest.file_systems, harvest.interval "
             "changed, by description 1, group oss") in done.err
     assert {"scratch", "home"} == {name for name, _ in site.entries()}
-    assert {10} == {one.every for one in site.messages}
+    assert {10} == {one.every_s for one in site.messages}
 
 
 def test_the_doctor_says_what_is_in_force_and_what_keeps_it_from_changing(desk, description):

@@ -28,6 +28,21 @@ def test_what_is_no_target_is_left_alone():
         assert None is targets.split_name(name)
 
 
+def test_a_listing_that_ends_early_lacks_no_target(desk, monkeypatch):
+    """As that of /proc does when the entry that it shows is removed at that moment."""
+    for target in ("OST0000", "OST0017", "OST0023"):
+        desk.show([a_job(0)], target)
+    real, listed = os.listdir, set()
+
+    def listing(directory):
+        names = sorted(real(directory))[:1] if directory not in listed else real(directory)
+        listed.add(directory)
+        return names
+    monkeypatch.setattr(os, "listdir", listing)
+    assert ["OST0000", "OST0017", "OST0023"] == [
+        one.name for one in targets.find_local_targets(str(desk.root))]
+
+
 def test_list_shows_what_there_is_and_needs_no_server(desk):
     desk.show([a_job(0), a_job(1)])
     desk.show([a_job(0)], "MDT0000", cleanup_s=None)
@@ -78,7 +93,7 @@ def test_what_the_kernel_gives_in_small_pieces_is_put_together():
         for number in range(20):
             kernels.send(bytes([number]) * 4096)
         kernels.shutdown(socket.SHUT_WR)
-        chunks = list(targets.chunks(ours.fileno(), "job_stats"))
+        chunks = list(targets.read_chunks(ours.fileno(), "job_stats"))
     assert [65_536, 16_384] == [len(chunk) for chunk in chunks]
     assert b"".join(bytes([number]) * 4096 for number in range(20)) == b"".join(chunks)
 
@@ -91,11 +106,11 @@ def test_a_file_that_does_not_end_holds_up_no_other(desk, monkeypatch, limit, mo
     os.truncate(endless, 41 << 20)
     monkeypatch.setattr(targets, limit, most)
     assert [f"scratch    OST0000  cleanup 600 s   not readable: {endless}: {why}"] == (
-        targets.listing(str(desk.root)).splitlines())
+        targets.describe_targets(str(desk.root)).splitlines())
     os.truncate(endless, 39 << 20)
     desk.show([a_job(0), a_job(1)], "OST0011")
     if limit == "MOST_BYTES":
-        first, other = targets.listing(str(desk.root)).splitlines()
+        first, other = targets.describe_targets(str(desk.root)).splitlines()
         assert "OST0000  cleanup 600 s   1 entries, 1 not understood" in first
         assert other.endswith("OST0011  cleanup 600 s   2 entries")
 
@@ -110,8 +125,8 @@ def show(desk, ids, samples):
 
 def test_jobs_in_a_vendors_quotes_are_jobs_for_the_doctor(desk):
     show(desk, [b'"4711:0:a"', b"4712", b"cp.0"], 23)
-    [target] = targets.local_targets(str(desk.root))
-    found = targets.inspect(target, TagForm("%j:%u:%H").job_of)
+    [target] = targets.find_local_targets(str(desk.root))
+    found = targets.inspect(target, TagForm("%j:%u:%H").find_job)
     assert (3, 2, 0) == (found.entries, found.jobs, found.bad)
 
 
@@ -126,7 +141,7 @@ def test_when_quotes_turn_out_to_be_users_nothing_is_counted_twice(desk, monkeyp
     for ids, samples in ((both[:1], 20), (both[:1], 60), (both, 90), (both, 170)):
         clock.now += 10.0
         show(desk, ids, samples)
-        if not load.look():
+        if not load.scan():
             answer = load.answer(LoadQuery())
             answers.append(({row["job"]: row["requests_per_s"] for row in answer["rows"]},
                             answer["missing"]))

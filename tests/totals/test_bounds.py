@@ -27,7 +27,7 @@ from iostats.report import (
     job_tables,
     node_sets,
 )
-from iostats.site import job_index
+from iostats.store import job_index
 from iostats.totals import bounds, delta
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
@@ -62,12 +62,12 @@ def at(llite, network=None, dirty=None):
 
 def between(before, after):
     """[Delta] of a node."""
-    return delta.between(before, after, SOURCES)
+    return delta.compute_deltas(before, after, SOURCES)
 
 
 def job(*deltas, expected=None, **fields):
     """The Totals of a job, each of `deltas` a node's."""
-    totals = Totals("4711", expected or len(deltas), fold=node_sets.folded)
+    totals = Totals("4711", expected or len(deltas), fold=node_sets.fold_nodes)
     for number, one in enumerate(deltas, 1):
         totals.add(of_node(f"nid{number:05}", one, **fields))
     return totals
@@ -222,10 +222,10 @@ def test_where_more_is_missing_there_is_no_upper_bound(other, missing):
 
 
 def test_merged_totals_say_the_same():
-    one, other = job(SMALL), Totals("4711", 2, fold=node_sets.folded)
+    one, other = job(SMALL), Totals("4711", 2, fold=node_sets.fold_nodes)
     other.add(of_node("nid00002", EXACT))
     one.expected = 2
-    assert one.merge(Totals.from_state(other.state(), 2, fold=node_sets.folded)).counted
+    assert one.merge(Totals.from_state(other.state(), 2, fold=node_sets.fold_nodes)).counted
     assert only(job(SMALL, EXACT)) == only(one)
 
 
@@ -242,7 +242,8 @@ def test_each_part_of_a_job_has_its_own_bound():
 
 def text(totals, form="plain", **options):
     found = config.Config()
-    return job_tables.text(job_tables.labelled(totals.record(), found), found, form, **options)
+    return job_tables.format_report(job_tables.add_labels(totals.record(), found), found, form,
+                                    **options)
 
 
 def test_locks_are_an_upper_bound():
@@ -295,18 +296,18 @@ def test_csv_has_both_bounds():
 def test_the_short_form_keeps_the_marks(deltas, low, evictions, high):
     lost = Delta("llite", "scratch", "", "ff9b", {"evictions": evictions}, False, "")
     line = accounting_comment.encode(job([*deltas, lost]).record())
-    [fs] = comment_reader.as_record(comment_reader.decode(line))["file_systems"]
+    [fs] = comment_reader.make_record(comment_reader.decode(line))["file_systems"]
     assert (low, high, None) == wrong(fs)
     assert bool(low) == fs["lower_bound"] == fs["application"]["lower_bound"]
 
 
 def row_of(totals):
     """The row of `iostats jobs`, by way of the table of the store."""
-    summary = job_summary.summary_of(totals.record())
+    summary = job_summary.make_summary(totals.record())
     columns = dict(zip(job_summary.Summary._fields, summary))
     values = {**columns, "too_low": columns["lower_bound"],
               "lower_bound": int(columns["lower_bound"] & job_summary.SOME_LOW != 0)}
-    return job_index.row_of([values.get(name, "") for name in job_fields.NAMES])
+    return job_index.make_row([values.get(name, "") for name in job_fields.NAMES])
 
 
 @pytest.mark.parametrize("totals, cells, note", [
@@ -317,9 +318,9 @@ def row_of(totals):
 ], ids=["small", "exact", "cleared", "both"])
 def test_a_line_of_jobs_marks_what_was_written_and_no_more(totals, cells, note):
     row = row_of(totals)
-    assert cells == tuple(job_list.cell(row, job_fields.field_of(name, "")) for name in (
+    assert cells == tuple(job_list.format_cell(row, job_fields.find_field(name, "")) for name in (
         "ReadBytes", "WriteBytes", "Opens"))
-    assert note == job_list.note_of(row)
+    assert note == job_list.format_note(row)
 
 
 def test_the_network_beside_small_writes_is_no_riddle():
@@ -346,7 +347,7 @@ def test_rates_of_what_was_not_counted_are_marked():
     ("~ ", ">= ", "~ "), (">= ", "~ ", "~ "), ("~ ", "~ ", "~ ")])
 def test_a_mean_may_be_wrong_as_its_total_is_and_as_its_count_is_not(of_total, of_count, of_mean):
     """So may a share, of which both may be too low."""
-    assert of_mean == bounds.mark_of_ratio(of_total, of_count)
+    assert of_mean == bounds.mark_ratio(of_total, of_count)
 
 
 def test_of_the_nodes_all_are_low_where_small_writes_are_not_counted():
@@ -356,12 +357,12 @@ def test_of_the_nodes_all_are_low_where_small_writes_are_not_counted():
                    uncounted_write_bytes=9)]
     totals = job(exact, small)
     low = only(totals)
-    assert (">= ",) * 3 == bounds.marks_of_spread(low, "write_bytes")
-    assert ("",) * 3 == bounds.marks_of_spread(low, "open")
+    assert (">= ",) * 3 == bounds.mark_spread(low, "write_bytes")
+    assert ("",) * 3 == bounds.mark_spread(low, "open")
     totals.expected = 3
     missing = only(totals)
     for metric in ("write_bytes", "open"):
-        assert ("~ ", "~ ", ">= ") == bounds.marks_of_spread(missing, metric)
+        assert ("~ ", "~ ", ">= ") == bounds.mark_spread(missing, metric)
 
 
 def test_osc_alone_marks_nothing_of_programs():

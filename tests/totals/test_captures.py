@@ -93,7 +93,7 @@ def rendered_again(files_of):
     for path, data in files_of.items():
         kind = "MDT" if path.parent.parent.name == "mdt" else "OST"
         release = "2.17" if "2.17" in str(path) else "2.16"
-        for piece in job_stats.pieces([data]):
+        for piece in job_stats.split_entries([data]):
             one = job_stats.parse(piece)
             yield path, (job_stats_text.Job(
                 one.job_id.encode(), one.started_ns, one.seen_ns,
@@ -112,7 +112,7 @@ def _hist(piece, name):
 def jobs_of(release, step, kind):
     """[JobEntry] of all targets of this kind, obdfilter or mdt."""
     return [job_stats.parse(piece) for path in captured(release, step).rglob(f"{kind}/*/job_stats")
-            for piece in job_stats.pieces([path.read_bytes()])]
+            for piece in job_stats.split_entries([path.read_bytes()])]
 
 
 @pytest.mark.parametrize("release, step", [("2.16.1", "s04_after_w2_slurm"),
@@ -370,8 +370,8 @@ def test_without_root_on_2_17_nothing_but_metadata_is_known(as_ordinary_user):
 def test_since_the_counters_began_is_a_job_too(release):
     """`show`: without a start, everything since the mount; nothing was read before w1."""
     totals = Totals("4711", 1)
-    totals.add(report(deltas=delta.between(None, snapshot(captured(release, "s02_after_w1")),
-                                           sources.read_at("start"))))
+    totals.add(report(deltas=delta.compute_deltas(None, snapshot(captured(release, "s02_after_w1")),
+                                                  sources.read_at("start"))))
     [file_system] = totals.record()["file_systems"]
     assert {"read_bytes": 16_600_064, "write_bytes": 16_600_064, "read_calls": 53,
             "write_calls": 38, "lower_bound": False} == file_system["application"]
@@ -487,7 +487,7 @@ def test_a_client_beside_one_that_is_killed_is_exact(before, after, writes):
 def between_with_states(release, before, after):
     """As `between`, at the time of the capture and with what is read after the start alone."""
     taken = []
-    late = {name: module for name, module in sources.known().items()
+    late = {name: module for name, module in sources.list_sources().items()
             if "start" not in module.READ_AT}
     for step, side in ((before, {}), (after, late)):
         tree = captured(release, step)
@@ -496,7 +496,7 @@ def between_with_states(release, before, after):
         one = snapshot(tree)
         taken.append(one._replace(wall_ns=int(float(seconds) * 1e9), files=(*one.files, *files_of)))
     totals = Totals("4711", 1)
-    totals.add(report(deltas=delta.between(*taken, sources.read_at("start"))))
+    totals.add(report(deltas=delta.compute_deltas(*taken, sources.read_at("start"))))
     [file_system] = totals.record()["file_systems"]
     return file_system
 

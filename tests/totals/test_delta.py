@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iostats.lustre.metric_meanings import METRICS, OPERATIONS
-from iostats.lustre.metrics import NOT_OPERATIONS, metrics_of
+from iostats.lustre.metrics import NOT_OPERATIONS, read_metrics
 from iostats.lustre.paths import File
 from iostats.node import sources
 from iostats.totals import delta
@@ -41,8 +41,8 @@ def snapshot(*files, boot="boot one"):
 
 def change(before, after, source="llite", name=MOUNT):
     """(values, lower_bound, why) of one file whose text was `before` and is `after`."""
-    [found] = delta.between(snapshot(file(before, source, name)),
-                            snapshot(file(after, source, name)), SOURCES)
+    [found] = delta.compute_deltas(snapshot(file(before, source, name)),
+                                   snapshot(file(after, source, name)), SOURCES)
     return found.values, found.lower_bound, found.why
 
 
@@ -237,7 +237,7 @@ def test_a_histogram_whose_row_is_gone_was_cleared():
 
 def test_a_file_is_known_by_file_system_target_and_mount():
     """So that the sums of two file systems never meet."""
-    [ost, mount] = sorted(delta.between(
+    [ost, mount] = sorted(delta.compute_deltas(
         snapshot(file(stats("open 23 samples [regs]")),
                  file(stats("ost_sync 5 samples [usec] 1 2 3 4"), "osc", OST)),
         snapshot(file(stats("open 60 samples [regs]")),
@@ -250,7 +250,7 @@ def test_a_file_is_known_by_file_system_target_and_mount():
 
 def test_a_clear_of_one_file_is_a_clear_of_that_file_alone():
     """Each has its own start_time, and may be cleared alone."""
-    [ost, mount] = sorted(delta.between(
+    [ost, mount] = sorted(delta.compute_deltas(
         snapshot(file(stats("open 23 samples [regs]")),
                  file(stats("obd_ping 50 samples [reqs]"), "osc", OST)),
         snapshot(file(stats("open 60 samples [regs]")),
@@ -261,7 +261,7 @@ def test_a_clear_of_one_file_is_a_clear_of_that_file_alone():
 
 
 def between(before, after):
-    [found] = delta.between(snapshot(*before), snapshot(*after), SOURCES)
+    [found] = delta.compute_deltas(snapshot(*before), snapshot(*after), SOURCES)
     return found.values, found.lower_bound, found.why
 
 
@@ -282,15 +282,15 @@ TORN = file(stats("open 23 samples [regs]")[:-9])
     ([file(UUID.text, "uuid", "scratch-ffff8800000b1700")], [AFTER, UUID], None, True,
      "not seen at the start"),
     ([UUID], [AFTER, OTHER_UUID], {"open": 60}, True,
-     "a mount of before is gone, and this file of it was not seen at the start"),
+     "a mount was removed, and this file of it was not read at the start: its I/O is unknown"),
     ([file(UUID.text, "uuid", "home-ffff8800000b1700")], [AFTER, OTHER_UUID], {"open": 60}, False,
      "mounted after the start"),
     ([BEFORE], [UUID], {}, True, "not seen at the end"),
-    ([BEFORE], [], {}, True, "unmounted before the end: what it did is not known"),
+    ([BEFORE], [], {}, True, "unmounted before the end: its I/O is unknown"),
     ([REFUSED], [AFTER], None, True, "not readable at the start: permission denied"),
     ([BEFORE], [REFUSED], None, True, "permission denied"),
     ([REFUSED], [REFUSED], None, True, "permission denied"),
-    ([REFUSED], [], None, True, "unmounted before the end: what it did is not known"),
+    ([REFUSED], [], None, True, "unmounted before the end: its I/O is unknown"),
     ([TORN], [AFTER], None, True, "not readable at the start: "),
     ([BEFORE], [TORN], None, True, "proc/fs/lustre/"),
     ([BEFORE], [file("")], None, True, "proc/fs/lustre/"),
@@ -313,15 +313,16 @@ def test_what_was_not_seen_is_said(before, after, values, lower_bound, why):
 
 def test_a_reboot_between_start_and_end_is_seen():
     """All counters began again, and the job's work before it is gone."""
-    [found] = delta.between(snapshot(BEFORE, boot="boot one"), snapshot(AFTER, boot="boot two"),
-                            SOURCES)
+    [found] = delta.compute_deltas(snapshot(BEFORE, boot="boot one"),
+                                   snapshot(AFTER, boot="boot two"),
+                                   SOURCES)
     assert ({"open": 60}, True, "the node was booted again after the start") == found[4:7]
 
 
 @pytest.mark.parametrize("one, two", [("", "boot two"), ("boot one", ""), ("", "")])
 def test_a_boot_id_that_is_not_known_proves_no_reboot(one, two):
     """Some containers hide it."""
-    [found] = delta.between(snapshot(BEFORE, boot=one), snapshot(AFTER, boot=two), SOURCES)
+    [found] = delta.compute_deltas(snapshot(BEFORE, boot=one), snapshot(AFTER, boot=two), SOURCES)
     assert ({"open": 37}, False) == found[4:6]
 
 
@@ -344,7 +345,7 @@ def test_a_target_that_was_not_seen_at_the_start_counts_if_it_began_after_it(
     """The mount is the same.  One `stats` that was not there for a moment counted since boot."""
     name = NEW_OST if source == "osc" else "scratch-MDT0001-mdc-ffff9a3c5d1e0800"
     begun = snapshot(BEFORE, UUID)._replace(wall_ns=1_752_000_000_000_000_000)
-    found = {d.source: d for d in delta.between(
+    found = {d.source: d for d in delta.compute_deltas(
         begun, snapshot(AFTER, UUID, file(stats(WROTE, start=start), source, name)), SOURCES)}
     assert (values, lower_bound) == (found[source].values, found[source].lower_bound)
     assert found[source].why.startswith(why)
@@ -356,7 +357,7 @@ def test_a_file_that_was_cleared_after_being_mounted_later_is_too_low(was_there)
     rpcs = ("snapshot_time:         1752000060.000000023 secs.nsecs\n"
             "start_time:            1752000004.000000023 secs.nsecs\n")
     begun = snapshot(*([UUID] if was_there else []))._replace(wall_ns=1_752_000_000_000_000_000)
-    found = {d.source: d for d in delta.between(begun, snapshot(
+    found = {d.source: d for d in delta.compute_deltas(begun, snapshot(
         UUID, file(stats(WROTE, start="1752000041.000000023"), "osc", NEW_OST),
         file(rpcs, "rpc_stats", NEW_OST)), SOURCES)}
     assert ({"write_bytes": 28672, "write_rpcs": 7}, True) == (
@@ -369,7 +370,7 @@ def test_a_file_that_was_cleared_after_being_mounted_later_is_too_low(was_there)
 def test_a_file_that_was_not_seen_and_was_cleared_later_is_too_low():
     """Its directory was there at the start, so that it is no new one: what was before is lost."""
     begun = snapshot(UUID)._replace(wall_ns=1_752_000_000_000_000_000)
-    [found] = delta.between(begun, snapshot(UUID, file(stats(
+    [found] = delta.compute_deltas(begun, snapshot(UUID, file(stats(
         "open 23 samples [regs]", start="1752000041.000000023"))), SOURCES)
     assert ({"open": 23}, True, "not seen at the start, and cleared after it, at 2025-07-08 "
             "18:40:41 UTC") == (found.values, found.lower_bound, found.why)
@@ -377,20 +378,21 @@ def test_a_file_that_was_not_seen_and_was_cleared_later_is_too_low():
 
 def test_a_target_that_was_added_and_can_not_be_read_at_the_end_does_not_vanish():
     """What went to it is not known."""
-    [new] = [d for d in delta.between(snapshot(BEFORE), snapshot(AFTER, file(
+    [new] = [d for d in delta.compute_deltas(snapshot(BEFORE), snapshot(AFTER, file(
         "", "osc", NEW_OST, errno.ENOENT)), SOURCES) if d.source == "osc"]
     assert (None, True) == (new.values, new.lower_bound)
 
 
 def test_a_servers_own_connections_are_no_mounts():
     """osp devices of an MDS are named like OSCs, but for the last part."""
-    assert [] == delta.between(None, snapshot(file(stats("obd_ping 23 samples [reqs]"), "osc",
-                                                   "lustre-OST0000-osc-MDT0000")), SOURCES)
+    assert [] == delta.compute_deltas(None,
+                                      snapshot(file(stats("obd_ping 23 samples [reqs]"), "osc",
+                                                          "lustre-OST0000-osc-MDT0000")), SOURCES)
 
 
 def test_without_a_start_everything_since_the_counters_began_is_the_gain():
     """`show` is a job that began when the counters did."""
-    [found] = delta.between(None, snapshot(AFTER), SOURCES)
+    [found] = delta.compute_deltas(None, snapshot(AFTER), SOURCES)
     assert ({"open": 60}, False, "") == found[4:7]
 
 
@@ -417,11 +419,11 @@ def test_without_a_start_everything_since_the_counters_began_is_the_gain():
         "pages", "an unknown unit"])
 def test_a_metric_takes_its_field_by_name_and_unit(name, unit, samples, total, suffix, metrics):
     """ "The last column" prints 100 TB for 100 MB, "the sum if there is one" opens in us."""
-    assert metrics == metrics_of(name, unit, samples, total, suffix)
+    assert metrics == read_metrics(name, unit, samples, total, suffix)
 
 
 def test_every_operation_of_the_tables_is_documented():
-    """counters.METRICS is what docs/counters.md shows."""
+    """counters.METRICS is what docs/reference/counters.md shows."""
     documented = {metric.name for metric in METRICS}
     assert set() == set(OPERATIONS) - documented
     assert set() == set(OPERATIONS) & set(NOT_OPERATIONS)

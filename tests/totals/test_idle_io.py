@@ -14,7 +14,7 @@ from iostats.totals.job_totals import Totals
 from iostats.totals.record import Record
 from iostats.wire import protocol
 from iostats.wire.messages.report import NodeReport, ReportedIdle, check_report
-from iostats.wire.messages.totals import TotalsParams, totals_of
+from iostats.wire.messages.totals import TotalsParams, read_totals
 
 
 def node(number, elapsed_s, idle, **fields):
@@ -123,7 +123,7 @@ def test_totals_of_nodes_added_up_have_it():
     state = totals(node(1, 100.0, (1000.0, {"open": 230}))).state()
     params = {"protocol": protocol.PROTOCOL, "job": "4711", "node": "nid00001", "seq": "1",
               "state": json.loads(json.dumps(state))}
-    found = totals_of(msgspec.convert(params, TotalsParams), "nid00001", "4711", set(), str)
+    found = read_totals(msgspec.convert(params, TotalsParams), "nid00001", "4711", set(), str)
     assert {"open": 23} == idle_of(found).expected
     params["state"]["file_systems"]["scratch"]["idle"][0] = ["nid00002"]
     with pytest.raises(msgspec.ValidationError, match="no other nodes, got 'nid00002'"):

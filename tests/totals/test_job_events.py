@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_job_totals import llite, osc
 from trees import report
 
-from iostats.report.node_sets import folded
+from iostats.report.node_sets import fold_nodes
 from iostats.totals import job_events, reported_events
 from iostats.totals.job_events import ServerEvent
 from iostats.totals.job_totals import Totals
@@ -33,7 +33,7 @@ def of_server(number, at, nodes=(), others=0, kind="evicted", target=OST3, count
 
 
 def totals(*reports):
-    found = Totals("4711", None, fold=folded)
+    found = Totals("4711", None, fold=fold_nodes)
     for one in reports:
         assert found.add(one).counted
     return found
@@ -46,7 +46,9 @@ def told(node, *events, deltas=None, **members):
 
 def joined(totals, *servers):
     of_nodes, more = totals.events.all()
-    found, more = job_events.listed(of_nodes, servers, folded, totals.record().file_systems, more)
+    found, more = job_events.list_events(of_nodes, servers, fold_nodes,
+                                         totals.record().file_systems,
+                                         more)
     return found, more
 
 
@@ -159,7 +161,7 @@ def test_of_more_than_are_kept_the_most_severe_are_and_all_are_counted(monkeypat
                   event(1000 + number, 100 + number, "evicted")) for number in range(30)]
     whole = totals(*nodes)
     parts = totals(*nodes[:11])
-    parts.merge(Totals.from_state(totals(*nodes[11:]).state(), fold=folded))
+    parts.merge(Totals.from_state(totals(*nodes[11:]).state(), fold=fold_nodes))
     record = whole.record()
     assert record == parts.record()
     assert (30, 7, 23) == (*(one.node_count for one in sorted(
@@ -233,7 +235,7 @@ _OF_SERVERS = st.lists(st.tuples(_EVENTS, st.sets(st.sampled_from(["nid00001", "
 @given(_OF_NODES, _OF_SERVERS, st.randoms())
 def test_nothing_is_lost_doubled_or_a_matter_of_order(of_nodes, of_servers, random):
     def all_of(nodes, servers):
-        found = Totals("4711", None, fold=folded)
+        found = Totals("4711", None, fold=fold_nodes)
         for place, (node, (number, at, target, kind)) in enumerate(nodes):
             found.events.add(node, SimpleNamespace(
                 events=[event(number, at, kind, target)], events_dropped=0,

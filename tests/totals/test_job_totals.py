@@ -301,7 +301,7 @@ def test_nodes_without_a_report_are_missing_by_name():
             "nid00004": "no report"} == coverage["missing"]
     assert (4, 1, 3, False) == (coverage["expected"], coverage["reported"],
                                 coverage["missing_count"], coverage["complete"])
-    assert not found.all_heard
+    assert not found.all_reported
 
 
 def test_a_count_of_nodes_has_no_names():
@@ -320,14 +320,14 @@ def test_without_a_count_nothing_is_called_complete():
     coverage = found.record()["coverage"]
     assert (None, 1, 0, False) == (coverage["expected"], coverage["reported"],
                                    coverage["missing_count"], coverage["complete"])
-    assert not found.all_heard
+    assert not found.all_reported
 
 
 def test_all_are_heard_when_each_has_reported_or_said_that_it_cant():
     """The server ends then, and waits for nobody."""
     found = totals(*(report(node, [llite()]) for node in ("nid00001", "nid00002", "nid00003")),
                    report("nid00004", reason="no permission"), expected=NODES)
-    assert found.all_heard
+    assert found.all_reported
     assert (3, False) == (found.reported, found.record()["coverage"]["complete"])
 
 
@@ -377,13 +377,13 @@ def test_the_job_lasted_from_the_first_start_to_the_last_stop():
     job = totals(report("nid00001", [llite()], ended=1060.0, elapsed_s=60.0),
                  report("nid00002", [llite()], ended=1097.0, elapsed_s=74.0)).record()["job"]
     assert {"id": "4711", "attempt": None, "user": "alice", "started": 1000.0, "ended": 1097.0,
-            "elapsed_s": 97.0} == job
+            "elapsed_s": 97.0, "command": ""} == job
 
 
 def test_a_job_of_which_nobody_reported_has_no_times():
     """None, not 1970."""
     assert {"id": "4711", "attempt": None, "user": None, "started": None, "ended": None,
-            "elapsed_s": None} == Totals("4711", 4).record()["job"]
+            "elapsed_s": None, "command": ""} == Totals("4711", 4).record()["job"]
 
 
 # -- per node ----------------------------------------------------------------------------
@@ -393,7 +393,8 @@ def test_minimum_median_maximum_and_the_busiest_node():
     """0, 5, 23 and 37 opens: the median is the lower one of the two in the middle."""
     found = only(totals(report("nid00001", [llite(open=23)]), report("nid00002", [llite(open=37)]),
                         report("nid00003", [llite(open=5)]), report("nid00004", [llite()])))
-    assert {"min": 0, "median": 5, "max": 37, "busiest": "nid00002"} == found["per_node"]["open"]
+    assert {"min": 0, "median": 5, "second": 23, "max": 37, "busiest": "nid00002"} == (
+        found["per_node"]["open"])
 
 
 def test_each_node_has_its_own_short_record():
@@ -413,9 +414,9 @@ def test_mount_points_of_all_nodes_are_listed_once():
 
 
 def test_the_record_follows_its_published_schema():
-    """docs/record.schema.json is what other programs are written to."""
+    """docs/reference/record.schema.json is what other programs are written to."""
     import jsonschema
-    schema = json.loads((ROOT / "docs" / "record.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((ROOT / "docs/reference/record.schema.json").read_text(encoding="utf-8"))
     for found in (totals(report("nid00001", [llite(open=23, open_us=41), osc(read_rpcs=5)],
                                 mounts={"scratch": ["/scratch"]}),
                          report("nid00002", [unread("llite")]),

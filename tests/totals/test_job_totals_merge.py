@@ -195,7 +195,7 @@ def test_a_node_that_could_not_read_is_not_missing_once_it_has_numbers():
     """In both orders of nodes that said so and nodes with numbers."""
     found = added([[report("nid00001", reason="no permission", seq="one")]], 1)
     found.merge(added([[report("nid00001", [llite(open=23)])]]))
-    assert ({}, 1) == (found.missing(), found.reported)
+    assert ({}, 1) == (found.list_missing_nodes(), found.reported)
 
 
 # -- whose nodes they are ------------------------------------------------------------------
@@ -225,7 +225,8 @@ def test_nodes_are_named_as_the_jobs_list_has_them():
     found.merge(sent(added([[report("nid00001", [Delta("llite", "scratch", "", "", {"open": 2},
                                                        True, "the counters were cleared")],
                                     other_jobs=3)],
-                            [report("nid00002", reason="no permission")]]), named=found.name_of))
+                            [report("nid00002", reason="no permission")]]),
+                     named=found.expand_name))
     record = found.record()
     assert (["nid00001.cluster"], {"nid00002.cluster": "no permission"}, {"nid00001.cluster": 3},
             ["nid00001.cluster: llite: the counters were cleared"]) == (
@@ -238,4 +239,4 @@ def test_two_nodes_that_get_one_name_are_refused():
     found = Totals("4711", frozenset(("nid00001.cluster", "nid00002.cluster")))
     twice = added([[report("nid00001", [llite()])], [report("nid00001.cluster", [llite()])]])
     with pytest.raises(ValueError, match=r"one name: nid00001, nid00001\.cluster$"):
-        sent(twice, named=found.name_of)
+        sent(twice, named=found.expand_name)

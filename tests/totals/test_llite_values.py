@@ -4,11 +4,11 @@ from __future__ import annotations
 import pytest
 
 from iostats.totals.llite_values import (
-    in_short,
-    is_made_of_one,
-    made_once,
-    operations_of,
-    short_of,
+    compute_once,
+    is_single_value,
+    select_operations,
+    select_short,
+    select_short_names,
 )
 
 
@@ -21,15 +21,16 @@ from iostats.totals.llite_values import (
 ], ids=["mknod counts what open creates", "before atomic_open", "mknod alone", "neither"])
 def test_files_created_are_the_larger_of_two_counters(values, expected):
     kept = dict(values)
-    assert expected == made_once(values)
+    assert expected == compute_once(values)
     assert kept == values
-    assert (len(values.keys() & {"mknod", "create"}) < 2) == is_made_of_one(values)
+    assert (len(values.keys() & {"mknod", "create"}) < 2) == is_single_value(values)
 
 
-def test_bytes_calls_and_operations_are_kept():
+def test_bytes_calls_operations_and_their_times_are_stored():
     values = {"read_bytes": 4096, "read_calls": 2, "read": 2, "read_us": 7, "open": 3, "open_us": 5,
               "opencount": 97, "cached_read_bytes": 11, "mknod": 23, "a_new_call": 1}
-    assert {"a_new_call": 1, "create": 23, "open": 3, "read_bytes": 4096, "read_calls": 2} == (
-        in_short(made_once(values)))
-    assert ("open", "read_bytes") == short_of(("read_bytes", "open", "open_us"))
-    assert {"a_new_call": 1, "create": 23, "open": 3} == operations_of(values)
+    assert {"a_new_call": 1, "create": 23, "open": 3, "open_us": 5, "read_bytes": 4096,
+            "read_calls": 2, "read_us": 7} == select_short(compute_once(values))
+    assert ("open", "open_us", "read_bytes") == select_short_names(
+        ("read_bytes", "openclosetime_us", "open_us2", "open", "open_us"))
+    assert {"a_new_call": 1, "create": 23, "open": 3} == select_operations(values)

@@ -227,7 +227,7 @@ class Story:
             for boot, wall_s, texts in zip(self.boots, (1_752_000_000, 1_752_000_060),
                                            (self.before, self.after)))
         totals = Totals("4711", 1)
-        totals.add(report(deltas=delta.between(start, end, SOURCES)))
+        totals.add(report(deltas=delta.compute_deltas(start, end, SOURCES)))
         return totals.record()["file_systems"]
 
 

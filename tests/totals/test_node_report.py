@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from iostats.totals.node_report import Report, WorkPeriod, overlap, period_of
+from iostats.totals.node_report import Report, WorkPeriod, do_overlap, find_period
 
 
 def period(started, ended, up=0.0, boot_id="first boot"):
@@ -24,10 +24,10 @@ def period(started, ended, up=0.0, boot_id="first boot"):
         "booted in between", "since boot, to the millisecond", "the wall clock was set",
         "only one knows the time since boot"])
 def test_two_reports_of_the_same_time_would_count_work_twice(a, b, expected):
-    assert expected == overlap(a, b) == overlap(b, a)
+    assert expected == do_overlap(a, b) == do_overlap(b, a)
 
 
 def test_a_report_is_of_the_time_before_its_end():
     report = Report("nid1", "23", "first boot", "alice", "", 160.0, 60.0, 0.0, {}, [],
                     uptime_s=1160.0)
-    assert WorkPeriod("23", "first boot", 100.0, 160.0, 1100.0, 1160.0) == period_of(report)
+    assert WorkPeriod("23", "first boot", 100.0, 160.0, 1100.0, 1160.0) == find_period(report)

@@ -1,5 +1,5 @@
 """
-docs/record.schema.json and the JSON record: each fits the other, in both directions.
+docs/reference/record.schema.json and the JSON record: each fits the other, in both directions.
 
 The records are those of whole jobs: of every tree of tests/data, of jobs in parts, with marks, with
 `watch`, of nodes that are missing, that may not read, that have no Lustre.
@@ -16,6 +16,9 @@ from trees import report as of_node
 
 from iostats.base.config import Config
 from iostats.base.job_facts import ENDED, Facts
+from iostats.harvest import harvested_job
+from iostats.harvest.clients.history import ClientTotals
+from iostats.jobs import batch_facts, by_node, imported, open_jobs
 from iostats.node import show, sources
 from iostats.report import (
     accounting_comment,
@@ -25,13 +28,12 @@ from iostats.report import (
     json_and_csv,
     node_sets,
 )
-from iostats.site import batch_facts, by_node, harvested_job, open_jobs
-from iostats.site.clients.history import ClientTotals
-from iostats.site.store import Key
+from iostats.store.record_store import Key
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 from iostats.totals.job_totals import Totals
-from iostats.totals.record import SCHEMA, Record
+from iostats.totals.record import Record
+from iostats.totals.record_part import SCHEMA
 from iostats.wire.messages.report import (
     ReportedEvent,
     ReportedIdle,
@@ -39,7 +41,7 @@ from iostats.wire.messages.report import (
     ReportedSeries,
 )
 
-PATH = ROOT / "docs" / "record.schema.json"
+PATH = ROOT / "docs" / "reference" / "record.schema.json"
 TEXT = PATH.read_text(encoding="utf-8")
 WHOLE = json.loads(TEXT)
 VALIDATOR = jsonschema.Draft202012Validator(WHOLE)
@@ -48,7 +50,8 @@ NODES = frozenset(("nid00001", "nid00002", "nid00003", "nid00004"))
 
 
 def totals(*reports, expected=None):
-    found = Totals("4711", len(reports) if expected is None else expected, fold=node_sets.folded)
+    found = Totals("4711", len(reports) if expected is None else expected,
+                   fold=node_sets.fold_nodes)
     for one in reports:
         found.add(one)
     return found
@@ -104,15 +107,34 @@ class OfASite:
     def record(self):
         about = open_jobs.AboutJob("slurm", "sim", 1, "nid00001", 1001, "alice", "physics", "main")
         facts = Facts("4711_10", "4733", "4711", "10", user="alice", state=ENDED, restarts=1,
-                      outcome="FAILED", exit_status=37, exit_signal=0)
-        record = batch_facts.with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
+                      outcome="FAILED", exit_status=37, exit_signal=0, tasks=23, cpus=184)
+        record = batch_facts.add_facts_to_record(totals(everything()).record(),
+                                                 Key("sim", "4733", 1), about,
                                      facts)
-        record = {**record, "by_node": by_node.with_numbers(
-            "listed", by_node.window_of(1_795_225_000.0, 1_795_225_060.0, 1.0, 0.0, 0.5),
+        record = {**record, "by_node": by_node.make_part_with_numbers(
+            "listed", by_node.make_window(1_795_225_000.0, 1_795_225_060.0, 1.0, 0.0, 0.5),
             AT_EDGES, AT_EDGES, AT_EDGES, {"10.77.0.11@tcp"}, "", "", ())}
-        return {**record, "harvest": client_vs_server.compared(
-            record, harvested_job.as_record(at_servers(), node_sets.folded),
+        record["file_systems"][0]["slow_nodes"] = (
+            JOBS["a slow node"].record().file_systems[0].slow_nodes)
+        # No record has both: this one has all members.
+        record["imported"] = Imported().record()["imported"]
+        return {**record, "harvest": client_vs_server.compare_sides(
+            record, harvested_job.as_record(at_servers(), node_sets.fold_nodes),
             {("scratch", "OST0000")})}
+
+
+class Imported:
+    """The record that `iostats import` makes of points of which one is lower than before."""
+
+    def record(self):
+        jobs = {}
+        imported.read_points(
+            [f"lustre,fs=scratch,job=4711,server={server} read_bytes={count}i,write_bytes=37i,"
+             f"iops=41i 17000000{count}" for server in ("oss", "mds") for count in (29, 23)],
+            "points", jobs)
+        jobs["4711"].add(1_700_000_031.0, ("scratch", "ost", "iops"), 7)
+        return imported.make_record(jobs["4711"], Key("", "4711", 0), open_jobs.AboutJob(), None,
+                                    Config())
 
 
 class Short:
@@ -120,7 +142,7 @@ class Short:
 
     def record(self):
         short = accounting_comment.encode(totals(everything()).record())
-        return comment_reader.as_record(comment_reader.decode(short))
+        return comment_reader.make_record(comment_reader.decode(short))
 
 
 JOBS = {
@@ -131,6 +153,7 @@ JOBS = {
     "everything": OfASite(),
     "everything of its own server": totals(everything()),
     "the short form": Short(),
+    "imported from another tool": Imported(),
     "missing nodes": totals(of_node("nid00001", [llite(open=23)]),
                             of_node("nid00002", reason="no start"), expected=NODES),
     "refused messages": refused(),
@@ -151,6 +174,9 @@ JOBS = {
         ReportedPhase("solve", 60.0, [unread("llite")])])),
     "rates of no time": totals(of_node("nid00001", [llite(open=23)], series={
         "scratch": ReportedSeries(1_795_225_000.0, 60.0, [], [], [])})),
+    "a slow node": totals(*(of_node(f"nid{n}", [llite(
+        write_bytes=4096, write_calls=1, write=1, write_us=41_000_000 if n == 2 else 1_000_000)])
+        for n in range(4))),
     "larger than 64 bits": totals(*(of_node(f"nid{n}", [llite(write_bytes=2**63 - 1)])
                                     for n in range(3))),
 }
@@ -159,8 +185,8 @@ JOBS = {
 def written(found):
     """The record as `--json` writes it and a reader reads it."""
     config = Config()
-    return json.loads(json_and_csv.as_json(job_tables.with_findings(
-        job_tables.labelled(found.record(), config), config)))
+    return json.loads(json_and_csv.format_json(job_tables.add_findings(
+        job_tables.add_labels(found.record(), config), config)))
 
 
 def test_the_schema_is_a_schema():
@@ -181,7 +207,7 @@ def test_the_record_of_every_release_is_of_the_schema(tree):
     """Each tree that we keep, and what its node has counted since it began."""
     VALIDATOR.validate(record_between(DATA / tree / "before", DATA / tree / "after"))
     after, known = DATA / tree / "after", sources.read_at("start")
-    VALIDATOR.validate(show.record(snapshot(after), known, str(after)))
+    VALIDATOR.validate(show.make_record(snapshot(after), known, str(after)))
 
 
 # -- what is no record ---------------------------------------------------------------------------
@@ -287,6 +313,11 @@ def all_written():
 def test_every_member_that_is_written_is_in_the_schema():
     """A name that nobody finds in the schema is no interface."""
     assert set() == all_written() - NAMED
+
+
+def test_the_batch_systems_tasks_and_cpus_are_in_the_record():
+    batch = OfASite().record()["batch"]
+    assert (23, 184) == (batch["tasks"], batch["cpus"])
 
 
 def test_every_member_of_the_schema_is_written():

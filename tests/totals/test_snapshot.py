@@ -124,7 +124,8 @@ def test_no_altered_byte_raises_anything_but_a_state_error(place, difference):
 def test_a_file_that_is_not_whole_is_unreadable_with_its_reason(text, why):
     """The kernel prints snapshot_time first and ends every line; without them something is lost."""
     file = File("llite", "scratch-ff9a", "proc/fs/lustre/llite/scratch-ff9a/stats", 0, text)
-    read, refused = snapshots.readings(WHOLE._replace(files=(file,)), sources.read_at("start"))
+    read, refused = snapshots.parse_readings(WHOLE._replace(files=(file,)),
+                                             sources.read_at("start"))
     assert {} == read
     assert why in refused["llite", "scratch-ff9a"]
     assert "proc/fs/lustre/llite/scratch-ff9a/stats" in refused["llite", "scratch-ff9a"]
@@ -133,8 +134,8 @@ def test_a_file_that_is_not_whole_is_unreadable_with_its_reason(text, why):
 def test_one_broken_file_takes_no_other_with_it():
     """The numbers of the others still stand."""
     broken = File("llite", "home-ff9a", "p/home-ff9a/stats", 0, "\x00\x01\x02")
-    read, refused = snapshots.readings(WHOLE._replace(files=(*WHOLE.files, broken)),
-                                       sources.read_at("start"))
+    read, refused = snapshots.parse_readings(WHOLE._replace(files=(*WHOLE.files, broken)),
+                                             sources.read_at("start"))
     assert [("llite", "scratch-ff9a")] == list(read)
     assert [("llite", "home-ff9a"), ("osc", "scratch-OST0000-osc-ff9a")] == sorted(refused)
     assert 23 == read["llite", "scratch-ff9a"].counters["open"].samples
@@ -143,7 +144,8 @@ def test_one_broken_file_takes_no_other_with_it():
 def test_a_source_of_another_release_is_passed_over():
     """A snapshot of a newer client can have files that this one does not know."""
     file = File("moons", "scratch-ff9a", "p", 0, "whatever")
-    assert ({}, {}) == snapshots.readings(WHOLE._replace(files=(file,)), sources.read_at("start"))
+    assert ({}, {}) == snapshots.parse_readings(WHOLE._replace(files=(file,)),
+                                                sources.read_at("start"))
 
 
 @pytest.mark.parametrize("code, why", [
@@ -154,4 +156,4 @@ def test_a_source_of_another_release_is_passed_over():
 ], ids=["not root", "Secure Boot", "a broken disk", "a number nobody knows"])
 def test_a_refusal_is_told_in_words(code, why):
     """What a user can fix, what only the administrator can, and what nobody knows."""
-    assert why == snapshots.reason(code)
+    assert why == snapshots.explain_code(code)

@@ -16,10 +16,10 @@ from iostats.totals.job_totals import Totals
 from iostats.totals.time_bins import (
     MOST_BINS,
     Series,
-    bins_of,
-    family,
-    joined,
-    shown,
+    find_common_factor,
+    join_bins,
+    make_bins,
+    make_series,
 )
 from iostats.wire.messages.report import ReportedSeries
 
@@ -93,7 +93,7 @@ def test_a_metric_that_a_look_does_not_name_is_0():
 @given(LOOKS, st.integers(4, 12), st.sampled_from([0.001, 1.0, 60.0]))
 def test_the_bins_are_bounded_and_their_sum_is_what_was_added(looks, most, every_s):
     """In any order of times, with any gaps."""
-    found = Series(every_s, ("bytes",), most=most)
+    found = Series(every_s, ("bytes",), max_bins=most)
     for at, amount in looks:
         found.add(at, {"bytes": amount})
         assert len(found) <= most
@@ -104,7 +104,7 @@ def test_the_bins_are_bounded_and_their_sum_is_what_was_added(looks, most, every
 @given(LOOKS)
 def test_the_bins_double_only_when_they_are_full(looks):
     """The bins before the doubling could not have held it: at most a pair of 8 was to spare."""
-    found = Series(1.0, ("bytes",), most=8)
+    found = Series(1.0, ("bytes",), max_bins=8)
     for number, (at, amount) in enumerate(looks, 1):
         before_s = found.every_s
         found.add(at, {"bytes": amount})
@@ -132,9 +132,10 @@ def together(nodes, most):
     """family -> the Bins of all nodes of it, one after another."""
     found = {}
     for every_s, began, row in nodes:
-        bins = bins_of(every_s, began, [row])
-        known = found.get(family(bins))
-        found[family(bins)] = joined(*([known] if known else []), bins, most=4 * most)
+        bins = make_bins(every_s, began, [row])
+        known = found.get(find_common_factor(bins))
+        found[find_common_factor(bins)] = join_bins(*([known] if known else []), bins,
+                                                    max_places=4 * most)
     return found
 
 
@@ -145,12 +146,13 @@ def test_nodes_in_any_order_and_in_any_groups_make_the_same_bins(nodes, most, ra
     shuffled = random.sample(nodes, len(nodes))
     cut = random.randint(0, len(nodes))
     groups = together(shuffled[:cut], most), together(shuffled[cut:], most)
-    assert whole == {key: joined(*(group[key] for group in groups if key in group), most=4 * most)
+    assert whole == {key: join_bins(*(group[key] for group in groups if key in group),
+                                    max_places=4 * most)
                      for key in {*groups[0], *groups[1]}}
     for bins in whole.values():
         assert -(-len(bins.rows[0]) // 4) <= most
     assert sum(sum(row) for _, _, row in nodes) == sum(
-        shown(whole.values(), ("bytes",)).bins["bytes"])
+        make_series(whole.values(), ("bytes",)).bins["bytes"])
 
 
 # -- many nodes --------------------------------------------------------------------------------

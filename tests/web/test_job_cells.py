@@ -50,15 +50,15 @@ def _rows(draw):
 @settings(max_examples=examples(60))
 @given(st.lists(_rows(), max_size=4))
 def test_a_cell_has_the_text_of_the_command(rows):
-    table = jobs_page.table_of(rows, Visitor)
+    table = jobs_page.format_table(rows, Visitor)
     found = [re.findall(r"<t[hd](?: [^>]*)?>(.*?)</t[hd]>", line, re.S)
              for line in table.split("</tr>\n") if line]
     assert len(rows) == len(found)
     for row, cells in zip(rows, found):
         for (column, _), cell in zip(jobs_page.COLUMNS, cells):
-            field = job_fields.field_of(column, "")
+            field = job_fields.find_field(column, "")
             text = html.unescape(re.sub(r"<[^>]*>", "", cell))
-            wanted = job_list.cell(row, field)
+            wanted = job_list.format_cell(row, field)
             if column in ("FileSystems", "Start"):           # links; to the minute
                 continue
             full = [html.unescape(one) for one in re.findall(r'title="([^"]*)"', cell)]
@@ -68,7 +68,7 @@ def test_a_cell_has_the_text_of_the_command(rows):
 
 @given(st.lists(_rows(), min_size=1, max_size=2))
 def test_no_name_becomes_markup_or_another_address(rows):
-    table = jobs_page.table_of(rows, Visitor)
+    table = jobs_page.format_table(rows, Visitor)
     assert {"tr", "th", "td", "a", "bdi", "span", "wbr", "/tr", "/th", "/td", "/a", "/bdi",
             "/span"} >= set(re.findall(r"<([a-z/]+)", table))
     for to in re.findall(r'href="([^"]*)"', table):

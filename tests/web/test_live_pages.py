@@ -7,15 +7,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from page_client import client_of, request_of
 
 from iostats.base.config import Config
-from iostats.web.asking import PageError
 from iostats.web.live import Live
 from iostats.web.pages import Pages
-from iostats.web.who import Asker
+from iostats.web.site_calls import PageError
+from iostats.web.viewer import Viewer
 
-READERS = [Asker(f"reader{number}") for number in range(100)]
-ALICE, BOB = Asker("alice"), Asker("bob")
+READERS = [Viewer(f"reader{number}") for number in range(100)]
+ALICE, BOB = Viewer("alice"), Viewer("bob")
 
 
 class SiteOfTest:
@@ -24,16 +25,16 @@ class SiteOfTest:
     def __init__(self):
         self.asked, self.rights_asked = [], 0
 
-    def rights(self, asker):
-        return {"user": asker.user, "all": asker.user.startswith("reader")}
+    def rights(self, viewer):
+        return {"user": viewer.user, "all": viewer.user.startswith("reader")}
 
-    def ask(self, asker, method, params):
-        self.asked.append((asker.user, method, params["by"]))
+    def ask(self, viewer, method, params):
+        self.asked.append((viewer.user, method, params["by"]))
         number = len(self.asked)
         return {"at": 1_795_225_060.0 + number, "kind": "rates", "span_s": 20.0, "began": None,
                 "by": params["by"], "sort": "write", "file_system": "", "user": "", "text": "",
                 "show": [], "rows": [], "file_systems": [], "left_off": 0, "missing": {},
-                "only": "" if asker.user.startswith("reader") else asker.user}
+                "only": "" if viewer.user.startswith("reader") else viewer.user}
 
 
 @pytest.fixture
@@ -46,18 +47,18 @@ def pages():
 
 
 def live_of(pages, every_s=0.05, most=500):
-    async def part(asker, query):
-        return pages.live_part(asker, query)
+    async def part(viewer, query):
+        return pages.live_part(request_of(viewer, query))
 
-    async def scope(asker):
-        return pages.scope(asker)
+    async def scope(viewer):
+        return pages.find_viewer_scope(viewer)
     return Live(part, scope, every_s, most)
 
 
-async def watch(live, asker, query, events):
+async def watch(live, viewer, query, events):
     """The first `events` parts that a watcher is sent."""
     found = []
-    stream = await live.stream(asker, query)
+    stream = await live.stream(viewer, query)
     async for data in stream:
         if data.startswith(b"event: part"):
             found.append(data)
@@ -67,10 +68,10 @@ async def watch(live, asker, query, events):
     return found
 
 
-def parts_of(pages, askers, query="by=job", events=3):
+def parts_of(pages, viewers, query="by=job", events=3):
     async def all_of_them():
         live = live_of(pages)
-        found = await asyncio.gather(*(watch(live, one, query, events) for one in askers))
+        found = await asyncio.gather(*(watch(live, one, query, events) for one in viewers))
         assert (0, {}) == (live.watchers, live._feeds)
         return found
     return asyncio.run(all_of_them())
@@ -167,11 +168,11 @@ def test_what_goes_wrong_is_told_and_it_goes_on(pages):
     """The site's server is away for a while."""
     real, count = pages.site.ask, []
 
-    def ask(asker, method, params):
+    def ask(viewer, method, params):
         count.append(1)
         if len(count) < 3:
             raise PageError(503, "the site's server does not answer just now")
-        return real(asker, method, params)
+        return real(viewer, method, params)
     pages.site.ask = ask
 
     async def events():
@@ -191,8 +192,8 @@ def test_who_may_no_longer_see_all_is_sent_no_more_of_it(pages):
     """reader0 watches with reader1, and is taken out of [site] readers; reader1 goes on."""
     real, no_longer = pages.site.rights, set()
 
-    def rights(asker):
-        return {"user": asker.user, "all": asker.user not in no_longer and real(asker)["all"]}
+    def rights(viewer):
+        return {"user": viewer.user, "all": viewer.user not in no_longer and real(viewer)["all"]}
     pages.site.rights = rights
 
     async def two():
@@ -224,7 +225,7 @@ def test_while_rights_are_not_known_a_stream_goes_on_with_why(pages):
         await stream.__anext__()
         assert (await stream.__anext__()).startswith(b"event: part")
 
-        def away(asker):
+        def away(viewer):
             raise PageError(503, "the site's server does not answer just now")
         pages.site.rights = away
         found = await stream.__anext__()
@@ -239,8 +240,8 @@ def test_while_rights_are_not_known_a_stream_goes_on_with_why(pages):
 def test_shared_pages_cost_one_question_in_some_seconds(pages):
     """Who has no JavaScript, or no stream, asks again and again."""
     pages.shared._fresh_s = 100.0
-    for asker in READERS:
-        assert 200 == pages.answer("GET", "/now/part", "by=job&x=23", asker).status
+    for viewer in READERS:
+        assert 200 == client_of(pages, viewer.user).get("/now/part?by=job&x=23").status_code
     assert [("reader0", "load", "job")] == pages.site.asked
-    assert 200 == pages.answer("GET", "/now/part", "by=job", ALICE).status
+    assert 200 == client_of(pages, "alice").get("/now/part?by=job").status_code
     assert 2 == len(pages.site.asked)

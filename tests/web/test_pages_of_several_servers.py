@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from iostats.base import config as site
 from iostats.base.errors import NotDelivered
-from iostats.web.asking import Site
-from iostats.web.who import SELF
+from iostats.web.site_calls import Site
+from iostats.web.viewer import SELF
 from iostats.wire import auth, client, site_servers
 
 FIRST, STANDBY = ("mgmt1", 19990), ("mgmt2", 2323)
@@ -22,7 +22,7 @@ def test_pages_return_to_the_first_server_when_it_is_back(monkeypatch):
         asked.append((host, port, method))
         return {"job": "(site)"} if method == "hello" else [host]
     monkeypatch.setattr(client, "call", call)
-    monkeypatch.setattr(auth, "client_credentials", lambda *more: [])
+    monkeypatch.setattr(auth, "load_client_credentials", lambda *more: [])
     pages = Site(site.load("/dev/null", environ={"IOSTATS_SITE_HOST": "mgmt1, mgmt2:2323"}))
     assert ["mgmt1"] == pages.ask(SELF, "jobs", {})
     away.add(FIRST)

@@ -1,10 +1,11 @@
 """
 Who is asking, and what is answered: over HTTP, from the real `iostats web` of a user who is not
-root, which asks a real site's server.  docs/security.md names these tests.
+root, which asks a real site's server.  docs/explanation/security.md names these tests.
 """
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -97,7 +98,7 @@ def test_a_header_from_elsewhere_is_refused_and_not_passed_over(web):
         for headers in ([], ["X-Forwarded-For: 127.0.0.9"], ["Forwarded: for=127.0.0.9"]):
             response = other.get("/jobs", READER, headers=headers)
             assert 403 == response.status
-            assert "is taken from the site&#39;s proxy alone" in response.text
+            assert "is accepted only from the site&#39;s proxy" in response.text
             assert 403 == other.get("/jobs", headers=headers).status
         assert 200 == other.get("/static/site.css").status
 
@@ -107,8 +108,8 @@ def test_a_job_that_has_no_page_is_one_line_that_says_where_it_may_be(web, job):
     """The page Now, among others, has links to jobs that still run."""
     response = web.get(f"/job/{job}", ALICE)
     assert 404 == response.status
-    assert ["no job %s that you may see is known here; a job is shown when it is over and its "
-            "nodes have reported, and while it runs on the page Now" % job] == re.findall(
+    assert ["no job %s that you may see is known here; a job is shown after its end, when its "
+            "nodes have reported, and during its run on the page Now" % job] == re.findall(
                 r'<p class="message" role="alert">(.*)</p>', response.text)
 
 
@@ -128,13 +129,13 @@ def test_at_the_socket_the_kernel_says_who_asks(web):
 
 def test_at_the_socket_a_header_is_refused(web):
     response = web.get_as(UID[ALICE], "/jobs", [f"{HEADER}: {READER}"])
-    assert 403 == response.status and "is taken from the site" in response.text
+    assert 403 == response.status and "is accepted only from the site" in response.text
 
 
 def test_at_the_socket_root_and_an_unknown_user_get_one_line(web):
     assert "root cannot use these pages; use the commands (iostats jobs)" in web.get(
         "/jobs", unix=True).text
-    assert "user 54321 is not known here" in web.get_as(54321, "/jobs").text
+    assert "there is no user 54321 here" in web.get_as(54321, "/jobs").text
 
 
 def test_a_proxy_at_the_socket_tells_who_asks(web):
@@ -305,10 +306,25 @@ def test_without_the_sites_server_a_page_says_so_and_recovers():
         server.kill()
         response = one.get("/jobs", READER)
         assert 503 == response.status
-        assert "the site&#39;s server does not answer just now" in response.text
+        assert "the site&#39;s server does not answer at the moment" in response.text
         assert "127.0.0.1" not in response.text and str(one.port) not in response.text
         one.site()
         assert 200 == one.get("/jobs", READER).status
+
+
+@pytest.mark.parametrize("variable, value, reason", [
+    ("IOSTATS_SITE_SECRET", "/nowhere/site.secret", "/nowhere/site.secret: no secret; "),
+    ("IOSTATS_SITE_HOST", "", "no site server is named ([site] host in site.cfg)")])
+def test_pages_that_are_not_set_up_do_not_report_the_server_as_away(variable, value, reason):
+    """Their administrator has to do something; the reason is in the log alone."""
+    with WebDesk() as one:
+        one.configure(site_readers=f"root {READER}", server_auth="secret")
+        one.site()
+        one.web(env={variable: value})
+        response = one.get("/jobs", READER)
+        assert 503 == response.status
+        assert "these pages are not set up to call the site&#39;s server" in response.text
+        assert "/nowhere" not in response.text and reason in one.web_err.read_text()
 
 
 def test_it_ends_without_a_complaint_while_it_is_watched_and_asked():
@@ -404,6 +420,26 @@ def test_silent_connections_make_room_for_one_who_asks(web):
         assert [200] * 3 == [other.get("/jobs", ALICE).status for _ in range(3)]
         for one in silent:
             one.close()
+
+
+# -- the JSON API ---------------------------------------------------------------------------------
+
+def test_the_api_has_the_rights_of_the_pages(web):
+    """From a real site's server, which checks each user; the rows are those of `iostats jobs`."""
+    def jobs(user):
+        answer = web.get("/api/v1/jobs?since=now-1day", user)
+        assert 200 == answer.status, answer.text
+        return {row["job_id"]: row["read_bytes"] for row in json.loads(answer.body)["jobs"]}
+    assert {"4711": 41_003, "4717": 37_019} == jobs(ALICE)
+    assert {"4711": 41_003, "4713": 53_007, "4717": 37_019} == jobs(READER)
+    assert 403 == web.get(f"/api/v1/jobs?user={BOB}", ALICE).status
+    assert 403 == web.get("/api/v1/nodes", ALICE).status
+    assert 403 == web.get("/api/v1/jobs").status
+    assert 404 == web.get("/api/v1/jobs/4713", ALICE).status
+    [run] = json.loads(web.get("/api/v1/jobs/4711", ALICE).body)["runs"]
+    assert (ALICE, "4711") == (run["job"]["user"], run["job"]["id"])
+    series = json.loads(web.get("/api/v1/jobs/4711/series", ALICE).body)
+    assert [] == series["file_systems"] and "harvest" in series["why_not"]
 
 
 # -- what a job's page offers ----------------------------------------------------------------------

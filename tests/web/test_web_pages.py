@@ -74,7 +74,8 @@ PAGES = {"jobs": "/jobs?since=now-1day", "job": "/job/4711", "hostile job": "/jo
          "now": "/now?by=job", "nodes": "/nodes", "not connected": "/nodes/down",
          "comparison": "/job/4711?with=4713", "events": "/events", "file systems": "/fs",
          "file system": "/fs/scratch?since=now-1hour",
-         "documents": "/docs", "a document": "/docs/advice", "a wide document": "/docs/ldms"}
+         "documents": "/docs", "a document": "/docs/reference/findings",
+         "a wide document": "/docs/how-to/ldms"}
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)

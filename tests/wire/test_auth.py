@@ -63,7 +63,7 @@ def report(node="nid00023", job="4711"):
 
 
 def payload(body, node="nid00023", job="4711", nonce=NONCE):
-    """What docs/wire.md puts into the credential of a request, without iostats."""
+    """What docs/reference/wire.md puts into the credential of a request, without iostats."""
     return (f"iostats-1 request\n{node}\n{job}\n{nonce}\n"
             f"{hashlib.sha256(body).hexdigest()}").encode()
 
@@ -97,7 +97,7 @@ def error(reply):
 # -- what a server accepts -------------------------------------------------------------------
 
 def test_a_message_of_this_user_is_counted_and_its_answer_is_authenticated(munged):  # noqa: F811
-    """Made by munge's own command, by the words of docs/wire.md; read by it, too."""
+    """Made by munge's own command, by the words of docs/reference/wire.md; read by it, too."""
     one, body = job_server(munged), report()
     reply, proof = one.answer(body, f"MUNGE {munged.munge(payload(body))}")
     assert {"counted": True, "why": ""} == json.loads(reply)["result"]
@@ -260,8 +260,8 @@ def test_an_answer_that_another_read_before_is_still_ours(munged):  # noqa: F811
 def test_whose_server_root_trusts(munged, mark):  # noqa: F811
     """Itself, the job's user where the batch system names one, and those of site.cfg."""
     def accepted(job_uid=None, **more):
-        [node] = wire_auth.client_credentials(choices(munged, **more), "4711", None,
-                                              job_uid=job_uid)
+        [node] = wire_auth.load_client_credentials(choices(munged, **more), "4711", None,
+                                                   job_uid=job_uid)
         answer = munged.munge(answer_to(NONCE, b"41"), user=NOBODY)
         found = node.verify_answer({"iostats-munge": answer}, NONCE, b"41")
         return found or node.reject_reason
@@ -288,7 +288,8 @@ def test_an_unknown_user_in_munge_users_is_a_mistake_in_the_configuration(munged
     """Not somebody that nobody is."""
     with pytest.raises(ConfigError, match="munge_users: expected users of this machine, or their "
                                           "numbers, got 'no-such-user-23'"):
-        wire_auth.client_credentials(choices(munged, IOSTATS_SERVER_MUNGE_USERS="no-such-user-23"),
+        wire_auth.load_client_credentials(choices(munged,
+                                                  IOSTATS_SERVER_MUNGE_USERS="no-such-user-23"),
                             "4711", None)
 
 
@@ -324,22 +325,22 @@ def test_a_node_takes_what_works_in_the_order_of_auth(
     where = kept_secret[0 if has_secret else 1]
     if kinds is NotDelivered:
         with pytest.raises(NotDelivered) as failed:
-            wire_auth.client_credentials(config, "4711", where, said.append)
+            wire_auth.load_client_credentials(config, "4711", where, said.append)
         assert ("munge" in auth) is ("munge does not work here: " in str(failed.value))
         assert ("secret" in auth) is ("no secret; the server makes it" in str(failed.value))
     else:
-        found = wire_auth.client_credentials(config, "4711", where, said.append)
+        found = wire_auth.load_client_credentials(config, "4711", where, said.append)
         assert kinds.split() == [type(one).__name__ for one in found]
     assert told == len(said)
     if told:
-        assert said[0].endswith("; going on with " + ("the secret" if kinds == "Secret" else
+        assert said[0].endswith("; continuing with " + ("the secret" if kinds == "Secret" else
                                                       "munge"))
 
 
 def test_a_server_checks_every_kind_that_works(munged, kept_secret):  # noqa: F811
     """Whatever the order; without munge it says so, and with munge alone it does not begin."""
     def kinds(auth, found=munged):
-        return [type(one).__name__ for one in wire_auth.server_credentials(
+        return [type(one).__name__ for one in wire_auth.load_server_credentials(
             choices(found, auth), "4711", kept_secret[0], said.append)]
 
     said = []
@@ -429,7 +430,7 @@ def test_without_munged_a_node_keeps_its_delta(desk, munged):  # noqa: F811
     done = desk.client(*stop, env=by(_Nothing))
     assert 3 == done.status
     assert "munge does not work here: " in done.line
-    assert "; kept in " in done.line
+    assert "; stored in " in done.line
     assert 0 == desk.client(*stop, env=by(munged)).status
     assert (41_003, 53_007) == application(one.wait())
 
@@ -441,7 +442,7 @@ def test_without_munged_the_secret_is_used_where_auth_names_it(desk):
     done = desk.client("stop", "--server", f"127.0.0.1:{one.port}", *worked(desk),
                        env=by(_Nothing, "munge secret"))
     assert 0 == done.status
-    assert done.line.endswith("; going on with the secret")
+    assert done.line.endswith("; continuing with the secret")
     assert (41_003, 53_007) == application(one.wait())
 
 
@@ -574,7 +575,7 @@ class TestTwoUsers:
         assert 3 == done.status
         assert ("the server refused the report: not authenticated: user 65534 may not report to "
                 f"the server of job {desk.job}") in done.line
-        assert "; kept in " in done.line
+        assert "; stored in " in done.line
         record = one.stop().record
         assert [] == record["file_systems"]
         assert {"not authenticated": 2} == record["coverage"]["refused"]
@@ -606,7 +607,7 @@ def test_any_method_can_be_called(desk, munged):  # noqa: F811
     one = desk.server("--nodes", "37", env=by(munged, "munge secret"))
     where = str(desk.home / ".iostats" / f"{desk.job}.secret")
     for auth in ("munge", "secret"):
-        signs = wire_auth.client_credentials(choices(munged, auth), desk.job, where)
+        signs = wire_auth.load_client_credentials(choices(munged, auth), desk.job, where)
         assert {"job": desk.job, "expected": 37, "reported": 0, "missing": {}} == wire_client.call(
             "127.0.0.1", one.port, desk.job, signs, "nid00023", "status", None, within_s=10)
 

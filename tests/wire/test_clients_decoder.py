@@ -9,15 +9,15 @@ from client_messages import client_block, client_message, decoded
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from iostats.wire.messages.clients_decoder import decoded_client_block, decoded_clients
+from iostats.wire.messages.clients import decode_client_block, decode_clients
 from iostats.wire.messages.clients_encoder import (
     LOSSES,
     MAGIC,
     MOST_LOSSES,
     RESET,
     UNREADABLE,
-    block_head,
-    packed_clients,
+    encode_clients,
+    make_block_head,
 )
 from iostats.wire.messages.sweep_decoder import PackedSweep
 from iostats.wire.messages.sweep_encoder import SweepMessages
@@ -35,14 +35,14 @@ def test_what_an_agent_encodes_is_decoded_to_the_last_number(nids, data):
                for _ in range(5)]
     losses = [{"since": 1_795_225_200.5, "until": 1_795_225_201.5, "target": "OST0001",
                "nid": nid, "why": data.draw(st.sampled_from(LOSSES))} for nid in [*nids[:3], ""]]
-    head = block_head("scratch", "OST", "e" * 16, 1_795_225_220.25, 1_795_225_221.5, len(nids),
-                      ["OST0000", "OST0001"], {"OST0002": "no permission"}, losses, 3, "bad",
-                      began=1_795_225_100.5)
+    head = make_block_head("scratch", "OST", "e" * 16, 1_795_225_220.25, 1_795_225_221.5, len(nids),
+                           ["OST0000", "OST0001"], {"OST0002": "no permission"}, losses, 3, "bad",
+                           began=1_795_225_100.5)
     kept = []
     messages = SweepMessages(kept.append, lambda: {
         "node": "oss1", "boot_id": "b" * 32, "run": "1" * 16, "seq": 1, "full": True,
         "slot": 1_795_225_220, "every": 20}, 1 << 20, MAGIC)
-    for block, ended in packed_clients(head, nids, columns, data.draw(st.integers(1, 2000))):
+    for block, ended in encode_clients(head, nids, columns, data.draw(st.integers(1, 2000))):
         messages.add_packed(block, ended)
     messages.end()
     found, said = [], []
@@ -52,7 +52,7 @@ def test_what_an_agent_encodes_is_decoded_to_the_last_number(nids, data):
         for block, packed in taken.blocks:
             found += zip(block.head.nids, block.amounts.tolist())
             said += [msgspec.structs.asdict(one) for one in block.head.losses]
-            again = decoded_client_block(packed)
+            again = decode_client_block(packed)
             assert again.head == block.head and (again.amounts == block.amounts).all()
     assert list(zip(nids, map(list, zip(*columns)))) == found and losses == said
     last = block.head
@@ -64,7 +64,7 @@ def test_losses_of_more_clients_than_are_told_are_those_of_all():
     losses = [{"since": 1.0 + number, "until": 2.0 + number, "target": "OST0001",
                "nid": f"10.0.{number // 256}.{number % 256}@tcp",
                "why": RESET if number % 2 else UNREADABLE} for number in range(MOST_LOSSES + 2)]
-    head = block_head("scratch", "OST", "e" * 16, 1.0, 2.0, 0, losses=losses)
+    head = make_block_head("scratch", "OST", "e" * 16, 1.0, 2.0, 0, losses=losses)
     assert [("", 1.0, MOST_LOSSES + 2.0, UNREADABLE), ("", 2.0, MOST_LOSSES + 3.0, RESET)] == [
         (one["nid"], one["since"], one["until"], one["why"]) for one in head["losses"]]
 
@@ -73,7 +73,7 @@ def test_losses_of_more_clients_than_are_told_are_those_of_all():
 
 def refusal(message, most=2 << 20):
     with pytest.raises((ValueError, msgspec.MsgspecError)) as caught:
-        decoded_clients(PackedSweep(2, message), most)
+        decode_clients(PackedSweep(2, message), most)
     text = str(caught.value)
     assert 1 == len(text.splitlines()) and len(text) < 1000
     return text
@@ -130,7 +130,7 @@ def test_any_bytes_are_a_message_or_an_error(data):
     for message in (data, zlib.compress(data), zlib.compress(MAGIC + data),
                     client_message(data), client_message(data, blocks=2)):
         try:
-            decoded_clients(PackedSweep(2, message), 1 << 16)
+            decode_clients(PackedSweep(2, message), 1 << 16)
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             assert len(str(error)) < 1000
 
@@ -140,10 +140,10 @@ def test_a_bent_message_is_a_message_or_an_error(place, byte):
     data = bytearray(zlib.decompress(client_message(a_block())))
     data[place % len(data)] = byte
     try:
-        taken = decoded_clients(PackedSweep(2, zlib.compress(bytes(data))), 1 << 16)
+        taken = decode_clients(PackedSweep(2, zlib.compress(bytes(data))), 1 << 16)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         assert len(str(error)) < 1000
         return
     for block, kept in taken.blocks:
         assert len(block.amounts) == len(block.head.nids)
-        assert (decoded_client_block(kept).amounts == block.amounts).all()
+        assert (decode_client_block(kept).amounts == block.amounts).all()

@@ -1,5 +1,5 @@
 """
-`packed_clients`: the form of docs/wire.md, read here by a few lines of its own.
+`packed_clients`: the form of docs/reference/wire.md, read here by a few lines of its own.
 """
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from iostats.wire.messages import clients_encoder
 from iostats.wire.messages.clients_encoder import (
     LOSSES,
-    block_head,
-    fewer,
-    method_of,
-    packed_clients,
+    encode_clients,
+    find_method,
+    make_block_head,
+    merge_losses,
 )
 from iostats.wire.messages.sweep_encoder import SweepMessages
 
@@ -40,15 +40,15 @@ def unpacked(block):
 
 
 def a_head(**more):
-    return block_head("scratch", "OST", EPOCH, 1_795_225_400.25, 1_795_225_407.5, 2, **more)
+    return make_block_head("scratch", "OST", EPOCH, 1_795_225_400.25, 1_795_225_407.5, 2, **more)
 
 
 def test_each_client_has_its_five_amounts():
     """Columns are as wide as their largest number: 8, 4, 1, 2 and 1 bytes here."""
     nids = ["10.77.0.11@tcp", "fd00:172:16:11::5@tcp"]
     amounts = [[94_208, 2**40], [0, 2**31], [23, 37], [41, 53_007], [5, 0]]
-    [(block, is_last)] = packed_clients(a_head(targets=["OST0000", "OST0001"]), nids, amounts,
-                                        10**6)
+    [(block, is_last)] = encode_clients(a_head(targets=["OST0000", "OST0001"]), nids, amounts,
+                                      10**6)
     head, found = unpacked(block)
     assert is_last
     assert {"10.77.0.11@tcp": (94_208, 0, 23, 41, 5),
@@ -57,7 +57,7 @@ def test_each_client_has_its_five_amounts():
             "began": None, "read_from": 1_795_225_400.25, "read_until": 1_795_225_407.5,
             "nids": nids, "targets": ["OST0000", "OST0001"], "unreadable": {}, "losses": [],
             "bad": 0, "why": "", "widths": [8, 4, 1, 2, 1], "since_boot": None,
-            "instances": {}, "started": {}} == head
+            "instances": {}, "started": {}, "unread": {}} == head
 
 
 @given(st.dictionaries(st.integers(0, 10**6).map(lambda one: f"{one}@gni"),
@@ -66,8 +66,8 @@ def test_each_client_has_its_five_amounts():
 def test_whatever_the_length_of_blocks_every_client_is_in_one(clients, longest):
     """What is missing is said once, in the last block."""
     columns = list(zip(*clients.values())) or [[]] * 5
-    blocks = list(packed_clients(a_head(targets=["OST0000"], unreadable={"OST0001": "no"}, bad=3),
-                                 list(clients), columns, longest))
+    blocks = list(encode_clients(a_head(targets=["OST0000"], unreadable={"OST0001": "no"}, bad=3),
+                               list(clients), columns, longest))
     assert [False] * (len(blocks) - 1) + [True] == [is_last for _, is_last in blocks]
     found, heads = {}, []
     for block, is_last in blocks:
@@ -82,7 +82,7 @@ def test_whatever_the_length_of_blocks_every_client_is_in_one(clients, longest):
 
 def test_a_block_has_up_to_5000_clients():
     nids = [f"{number}@gni" for number in range(12_001)]
-    blocks = [unpacked(block)[0]["nids"] for block, _ in packed_clients(
+    blocks = [unpacked(block)[0]["nids"] for block, _ in encode_clients(
         a_head(), nids, [[1] * len(nids)] * 5, 10**7)]
     assert [5000, 5000, 2001] == [len(one) for one in blocks]
     assert nids == [nid for one in blocks for nid in one]
@@ -95,8 +95,9 @@ def loss(nid, target="OST0000", why=clients_encoder.REMOVED, since=23.0, until=3
 def test_many_losses_are_those_of_all_clients():
     """A thousand are named; more are one for each target and reason, over all of their time."""
     some = [loss(f"{number}@gni") for number in range(1000)]
-    assert some == fewer(some)
-    assert [loss("", until=41.0, since=19.0), loss("", "OST0001", clients_encoder.RESET)] == fewer([
+    assert some == merge_losses(some)
+    assert [loss("", until=41.0, since=19.0),
+            loss("", "OST0001", clients_encoder.RESET)] == merge_losses([
         *some, loss("1000@gni", until=41.0, since=19.0),
         loss("1000@gni", "OST0001", clients_encoder.RESET)])
 
@@ -115,11 +116,11 @@ def test_a_message_is_sent_by_the_method_of_its_kind(magic, method):
     kept = []
     messages = SweepMessages(kept.append, lambda: {"seq": len(kept) + 1}, 10**6, magic)
     messages.end()
-    assert [method] == [method_of(one) for one in kept]
+    assert [method] == [find_method(one) for one in kept]
     assert b'%s{"protocol":2,"seq":1,"last":true,"blocks":0}\n' % magic == zlib.decompress(kept[0])
 
 
 @pytest.mark.parametrize("kept", [b"", b"{", b"\xff" * 40, zlib.compress(b'{"protocol":1}')])
 def test_what_is_no_message_of_clients_is_sent_as_ever(kept):
-    """What an agent of release 0.1 has left, or is damaged."""
-    assert "packed_sweep" == method_of(kept)
+    """It is damaged."""
+    assert "packed_sweep" == find_method(kept)

@@ -4,20 +4,22 @@ no few bytes make a server unpack many.
 """
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import time
 import zlib
 
 import pytest
+import sweep_blocks
 from harvest_desk import SECRET, SiteOfTest
 from site_desk import free_port
 
 from iostats.wire import client, protocol
 from iostats.wire.auth import Secret
 
-SWEEP = {"protocol": 1, "node": "oss1", "run": "0123456789abcdef", "seq": 1, "full": True,
-         "slot": 1_795_225_400, "every": 20, "last": True, "targets": []}
+SWEEP = sweep_blocks.message({"node": "oss1", "run": "0123456789abcdef", "seq": 1, "full": True,
+                              "slot": 1_795_225_400, "every": 20, "last": True}, [])
 NUMBER = [0]
 
 
@@ -27,14 +29,16 @@ def site():
         yield one
 
 
-def request(method="sweep", params=SWEEP):
-    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, "id": 23}).encode()
+def request():
+    params = {"protocol": 2, "sweep": base64.b64encode(SWEEP).decode()}
+    return json.dumps({"jsonrpc": "2.0", "method": "packed_sweep", "params": params,
+                       "id": 23}).encode()
 
 
 def asked(site, body, encoding="deflate", secret=SECRET):
     """(HTTP status, answer) of a body as it is sent."""
     NUMBER[0] += 1
-    key = protocol.key_of(secret.encode(), protocol.SITE)
+    key = protocol.derive_key(secret.encode(), protocol.SITE)
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
     try:
         connection.request("POST", "/", body, {
@@ -60,17 +64,15 @@ def test_a_body_without_an_encoding_is_accepted(site):
 
 def test_a_packed_sweep_is_sent_as_it_is_with_the_clock_beside_it(site):
     """
-    client.py puts clock_ahead_s beside it, and reports the offset that it has learned.  The bytes
-    are those that an agent of 0.1 has left in its spool.
+    client.py puts clock_ahead_s beside it, and reports the offset that it has learned.
     """
     learned = []
-    old = zlib.compress(json.dumps({**SWEEP, "clock_ahead_s": 41.0}).encode(), 1)
     answer = client.call("127.0.0.1", site.port, protocol.SITE,
                          [Secret(protocol.SITE, SECRET.encode())],
-                         "oss1", "packed_sweep", old, learn=learned.append)
+                         "oss1", "packed_sweep", SWEEP, learn=learned.append)
     assert {"taken": True, "why": ""} == answer
     assert abs(learned[0]) < 1 and round(learned[0], 3) == site.messages[0].clock_ahead_s
-    assert [old] == site.packed
+    assert [SWEEP] == site.packed
 
 
 def test_a_hello_alone_tells_the_time(site):

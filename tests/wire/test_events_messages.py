@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.wire.messages.clients_encoder import method_of
-from iostats.wire.messages.events import ServerStatus
-from iostats.wire.messages.events_decoder import decoded_events
-from iostats.wire.messages.events_encoder import LONGEST, MAGIC, MOST_EVENTS, packed_events
+from iostats.wire.messages.clients_encoder import find_method
+from iostats.wire.messages.events import ServerStatus, decode_events, decode_events_in_steps
+from iostats.wire.messages.events_encoder import LONGEST, MAGIC, MOST_EVENTS, encode_events
 from iostats.wire.messages.sweep_decoder import PackedSweep
 
 HEAD = {"node": "oss1", "boot_id": "b" * 32, "seq": 23, "made": 1_795_333_430.5, "ahead_s": 0.25,
@@ -29,7 +28,7 @@ EVENT = {"id": "0123456789abcdef", "time": 1_795_333_422.5, "last": 1_795_333_42
 
 
 def decoded(message, most=1 << 24, ahead_s=5.0):
-    return decoded_events(PackedSweep(2, message, ahead_s), most)
+    return decode_events(PackedSweep(2, message, ahead_s), most)
 
 
 def message(**fields):
@@ -46,15 +45,29 @@ _events = st.lists(st.builds(
 
 @given(_events, st.integers(0, 2**40))
 def test_what_an_agent_encodes_is_decoded(events, dropped):
-    [(packed, count)] = packed_events({**HEAD, "ahead_s": 0.0}, events, STATUS, dropped)
-    assert len(events) == count and "packed_events" == method_of(packed)
+    [(packed, count)] = encode_events({**HEAD, "ahead_s": 0.0}, events, STATUS, dropped)
+    assert len(events) == count and "packed_events" == find_method(packed)
     taken = decoded(packed)
     assert ("oss1", "b" * 32, 23, 10, dropped) == (
-        taken.head.node, taken.head.boot_id, taken.head.seq, taken.head.every, taken.head.dropped)
+        taken.head.node, taken.head.boot_id, taken.head.seq, taken.head.every_s, taken.head.dropped)
     assert [(one["id"], one["time"], one["count"]) for one in events] == [
         (one.id, one.time, one.count) for one in taken.events]
     assert STATUS == msgspec.to_builtins(taken.head.status)
     assert all(one.message.isprintable() for one in taken.events)
+
+
+def test_a_long_message_is_decoded_in_steps_and_a_wrong_one_refused_in_the_first():
+    """Between two steps the server answers others."""
+    some = [{**EVENT, "id": f"{number:016x}"} for number in range(1000)]
+    steps = decode_events_in_steps(PackedSweep(2, message(events=some), 5.0), 1 << 24)
+    for _ in range(3):
+        assert next(steps) is None
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert [one["id"] for one in some] == [one.id for one in end.value.value.events]
+    with pytest.raises(ValueError, match="expected protocol 1, got 37"):
+        next(decode_events_in_steps(PackedSweep(2, message(events=some, protocol=37), 5.0),
+                                    1 << 24))
 
 
 def test_times_are_the_servers():
@@ -68,7 +81,7 @@ def test_times_are_the_servers():
 def test_more_than_fit_are_several_messages():
     """The status and what was dropped stand in the last one alone."""
     events = [{**EVENT, "id": f"{number:016x}"} for number in range(2 * MOST_EVENTS + 37)]
-    found = list(packed_events(HEAD, events, STATUS, 41))
+    found = list(encode_events(HEAD, events, STATUS, 41))
     assert [MOST_EVENTS, MOST_EVENTS, 37] == [count for _, count in found]
     heads = [decoded(packed).head for packed, _ in found]
     assert [(23, 0, None), (24, 0, None), (25, 41, msgspec.convert(STATUS, ServerStatus))] == [
@@ -79,13 +92,13 @@ def test_more_than_fit_are_several_messages():
 def test_long_events_are_several_messages():
     events = [{**EVENT, "clients": [f"{at:0250d}" for at in range(8)], "message": "x" * 500,
                "id": f"{number:016x}"} for number in range(900)]
-    found = [packed for packed, _ in packed_events(HEAD, events, None)]
+    found = [packed for packed, _ in encode_events(HEAD, events, None)]
     assert 3 == len(found)
     assert all(len(zlib.decompress(one)) < LONGEST + 10_000 for one in found)
 
 
 def test_nothing_to_tell_is_one_message():
-    [(packed, count)] = packed_events(HEAD, [], STATUS)
+    [(packed, count)] = encode_events(HEAD, [], STATUS)
     assert 0 == count and [] == decoded(packed).events
 
 

@@ -233,7 +233,8 @@ def test_of_a_key_that_stands_twice_the_last_counts():
     '{"minuend": 42, "subtrahend": 23}, "params": {"minuend": 60, "subtrahend": 23}'])
 def test_where_it_matters_a_key_that_stands_twice_is_refused(params):
     """In one line, with its name; what can be read in one way alone is taken."""
-    methods = {"subtract": METHODS["subtract"]._replace(keys_once=True)}
+    subtract = METHODS["subtract"]
+    methods = {"subtract": Method(subtract.function, subtract.params, keys_once=True)}
 
     def asked(params):
         return answer('{"jsonrpc": "2.0", "method": "subtract", "params": %s, "id": 1}' % params,

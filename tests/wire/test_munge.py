@@ -54,7 +54,7 @@ class Munged:
     def _answers(self):
         log = self.directory / "log"
         assert self.process.poll() is None, log.exists() and log.read_text()
-        return munge.available(self.socket) == ""
+        return munge.is_usable(self.socket)
 
     def munge(self, payload, *options, user=None):
         """A credential by munge's own command; `user`: of another user."""
@@ -196,7 +196,7 @@ def test_what_is_too_long_is_refused(munged):
 
 
 def test_without_munged_munges_own_message_names_the_socket(tmp_path):
-    """Error 6; `available` says the same, and does not raise."""
+    """Error 6."""
     path = str(tmp_path / "socket")
     why = f'Failed to access "{path}": No such file or directory'
     for ask in (lambda: munge.encode(b"", path), lambda: munge.decode("MUNGE:AwQD:", path)):
@@ -204,20 +204,22 @@ def test_without_munged_munges_own_message_names_the_socket(tmp_path):
             ask()
         assert munge.SOCKET == refused.value.code
         assert str(refused.value).startswith(why)
-    assert munge.available(path).startswith(why)
+    assert not munge.is_usable(path)
 
 
 def test_where_munge_works_it_is_available(munged):
     """Nothing to say against it."""
-    assert "" == munge.available(munged.socket)
+    assert munge.is_usable(munged.socket)
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch):
     """A node that has no munge at all."""
     monkeypatch.setattr(munge, "_LIBRARY", "libmunge.so.23")
     monkeypatch.setattr(munge, "_libraries", [])
-    assert munge.available().startswith("libmunge.so.23: ")
-    assert munge.available().endswith("install munge's library (libmunge2, munge-libs)")
+    assert not munge.is_usable()
+    with pytest.raises(munge.MungeError, match=(
+            r"^libmunge\.so\.23: .*install munge's library \(libmunge2, munge-libs\)$")):
+        munge.encode(b"")
 
 
 def test_nothing_is_left_in_memory(munged):

@@ -55,7 +55,7 @@ def played(play, munged, kinds=("munge", "secret"), **options):
     async def whole():
         config = site.load(os.devnull, environ={})
         for name, value in options.items():
-            config.take(f"server.{name}", value, "a test")
+            config.set_value(f"server.{name}", value, "a test")
         by_munge = auth.Munge(protocol.SITE, library=munged)
         by_secret = auth.Secret(protocol.SITE, SECRET)
         credentials = {"munge": by_munge, "secret": by_secret}
@@ -69,7 +69,7 @@ def played(play, munged, kinds=("munge", "secret"), **options):
             body = json.dumps({"jsonrpc": "2.0", "method": method, "params": {}, "id": method}
                               ).encode() + b" " * pad
             nonce = os.urandom(16).hex()
-            header = {"munge": lambda: "MUNGE " + protocol.munge_request(
+            header = {"munge": lambda: "MUNGE " + protocol.make_munge_request(
                           node, protocol.SITE, nonce, body).hex(),
                       "secret": lambda: by_secret.authorization(
                           node, int(time.time()), nonce, body),

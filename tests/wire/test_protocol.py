@@ -3,7 +3,7 @@ Authentication by the secret, and what JobServer does with messages that were al
 copied, kept back or made by others.
 
 The server here is an object in this process with a clock of our own; no port is opened.  The
-macs are made by hmac and hashlib from the text of docs/wire.md, or were made by openssl.
+macs are made by hmac and hashlib from the text of docs/reference/wire.md, or were made by openssl.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def job_key(secret=SECRET, job="4711"):
 
 
 def header(body, node="nid00023", time=NOW, nonce=NONCE, key=None):
-    """An Authorization header as docs/wire.md has it, without iostats."""
+    """An Authorization header as docs/reference/wire.md has it, without iostats."""
     mac = hexmac(key or job_key(),
                  f"request\n{node}\n{time}\n{nonce}\n{hashlib.sha256(body).hexdigest()}")
     return f"IOSTATS-1 node={node}, time={time}, nonce={nonce}, mac={mac}"
@@ -85,7 +85,7 @@ def test_the_macs_are_those_that_openssl_computes():
     printf 'iostats-1 job 4711' | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
     printf 'request\\n...' | openssl dgst -sha256 -mac HMAC -macopt hexkey:...
     """
-    key = protocol.key_of(SECRET, "4711")
+    key = protocol.derive_key(SECRET, "4711")
     assert "ce4539f21edcdfa7aaf9967c7271ea5fcfea62b7761741a3d07a44047b69f856" == key.hex()
     assert ("41ca7cf0fda3c5470f8c0554d97df409f7b2b65f5d14973527d94eda6a713248"
             == protocol.request_mac(key, "nid00023", "1790277040", NONCE, HELLO))
@@ -106,30 +106,32 @@ def test_the_header_is_the_one_of_the_documentation():
 ])
 def test_a_header_of_another_form_has_no_fields(text):
     """None, never half of the fields and never an exception."""
-    assert None is protocol.fields_of(text)
+    assert None is protocol.parse_fields(text)
 
 
 @pytest.mark.parametrize("node, job", [("nid00023", "4711"), ("nid00023", protocol.SITE),
                                        ("a.b-c_d:e", "4711[37].pbs01"), ("n\udc80", "\u0192x9k")])
 def test_what_a_munge_credential_holds_is_read_back_for_its_own_message_alone(node, job):
-    """The text is that of docs/wire.md."""
+    """The text is that of docs/reference/wire.md."""
     digest = hashlib.sha256(HELLO).hexdigest()
-    payload = protocol.munge_request(node, job, NONCE, HELLO)
+    payload = protocol.make_munge_request(node, job, NONCE, HELLO)
     assert payload == "\n".join(("iostats-1 request", node, job, NONCE, digest)).encode(
         "utf-8", "surrogateescape")
-    assert (node, job, NONCE) == protocol.munge_fields(payload, HELLO)
-    assert None is protocol.munge_fields(payload, HELLO + b" ")
-    assert f"iostats-1 answer\n{NONCE}\n{digest}".encode() == protocol.munge_answer(NONCE, HELLO)
+    assert (node, job, NONCE) == protocol.parse_munge_request(payload, HELLO)
+    assert None is protocol.parse_munge_request(payload, HELLO + b" ")
+    assert f"iostats-1 answer\n{NONCE}\n{digest}".encode() == protocol.make_munge_answer(NONCE,
+                                                                                         HELLO)
 
 
 @pytest.mark.parametrize("payload", [
     b"", b"iostats-1 request", b"\n\n\n\n", b"\xff\n\xff\n\xff\n\xff\n\xff",
-    protocol.munge_request("nid00023\n4711", "4711", NONCE, b""), protocol.munge_answer(NONCE, b""),
-    protocol.munge_request("nid00023", "4711", NONCE, b"") + b"\n",
-    protocol.munge_request("nid00023", "4711", NONCE, b"").replace(b"request", b"answer")],
+    protocol.make_munge_request("nid00023\n4711", "4711", NONCE, b""),
+    protocol.make_munge_answer(NONCE, b""),
+    protocol.make_munge_request("nid00023", "4711", NONCE, b"") + b"\n",
+    protocol.make_munge_request("nid00023", "4711", NONCE, b"").replace(b"request", b"answer")],
     ids=["nothing", "head", "lines", "no text", "a line more", "an answer", "an end", "another"])
 def test_a_munge_credential_of_another_form_has_no_fields(payload):
-    assert None is protocol.munge_fields(payload, b"")
+    assert None is protocol.parse_munge_request(payload, b"")
 
 
 # -- what is authenticated -------------------------------------------------------------------

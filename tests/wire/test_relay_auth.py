@@ -9,8 +9,13 @@ import pytest
 from iostats.base.errors import NotDelivered, StateError
 from iostats.wire import protocol
 from iostats.wire.auth import AuthenticationError, Secret
-from iostats.wire.relay_auth import RelaySecret, RelaySecrets, secret_to
-from iostats.wire.relays import Destination, Source
+from iostats.wire.relays import (
+    Destination,
+    RelaySecret,
+    RelaySecrets,
+    Source,
+    load_destination_secret,
+)
 
 NONCE, BODY, NOW = "23" * 16, b'{"jsonrpc":"2.0"}', 1_795_000_000
 OURS, OTHER = b"0123456789abcdef", b"fedcba9876543210"
@@ -150,24 +155,24 @@ def test_a_directory_that_others_can_write_to_is_refused_on_both_sides(desk, mod
     assert desk.said == [f"relay alkindi is refused: {message}"]
     to = Destination("xe", "xepbs", 19990, {}, str(path))
     with pytest.raises(StateError) as error:
-        secret_to(to)
+        load_destination_secret(to)
     assert str(error.value) == message
     desk.directory.chmod(0o755)
     desk.steady += 6
-    assert desk.asks(header(nonce="41" * 16)) == "alkindi" and secret_to(to) == OURS
+    assert desk.asks(header(nonce="41" * 16)) == "alkindi" and load_destination_secret(to) == OURS
 
 
 def test_a_relays_own_secret_is_made_by_its_server(tmp_path):
     """What to do there about one that is missing, or that others can read."""
     to = Destination("xe", "xepbs", 19990, {}, str(tmp_path / "xe.secret"))
     with pytest.raises(NotDelivered) as error:
-        secret_to(to)
+        load_destination_secret(to)
     assert str(error.value) == (f"{to.secret}: no secret; systemctl restart iostats-site.service "
                                 f"makes it; then copy it to xepbs")
     (tmp_path / "xe.secret").write_bytes(OURS)
     (tmp_path / "xe.secret").chmod(0o644)
     with pytest.raises(StateError) as error:
-        secret_to(to)
+        load_destination_secret(to)
     assert f"could have read it: chmod 600 {to.secret}, or if they may have: rm {to.secret}, " in (
         str(error.value))
 

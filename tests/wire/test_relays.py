@@ -7,7 +7,7 @@ import pytest
 from iostats.base.config import load
 from iostats.base.errors import ConfigError
 from iostats.cli import config as config_command
-from iostats.lustre.nids import lnet, lnet_of
+from iostats.lustre.nids import find_lnet, parse_network_name
 from iostats.wire import relays
 
 
@@ -31,20 +31,20 @@ def configured(tmp_path):
     ("O2IB", None), ("o2ib-2", None), ("10.9.0.1@tcp", None), ("tcp\n", None)])
 def test_a_network_is_called_as_lustre_prints_it(text, expected):
     """Number 0 is not printed."""
-    assert lnet(text) == expected
+    assert parse_network_name(text) == expected
 
 
 def test_a_nids_network_is_behind_its_last_at():
     """IPv6 has colons."""
-    assert [lnet_of(nid) for nid in ("10.9.0.11@o2ib2", "fd00::5@tcp0", "0@lo", "o2ib2", "@tcp",
-                                     "a@b@tcp5")] == ["o2ib2", "tcp", "lo", None, None, "tcp5"]
+    assert [find_lnet(nid) for nid in ("10.9.0.11@o2ib2", "fd00::5@tcp0", "0@lo", "o2ib2", "@tcp",
+                                       "a@b@tcp5")] == ["o2ib2", "tcp", "lo", None, None, "tcp5"]
 
 
 @pytest.mark.parametrize("text", [
     "tcp", "tcp5", "o2ib2", "gni", "gni99", "kfi", "efa3", "bxi3f", "bxi3f4", "gip", "ptlf", "mx2"])
 def test_networks_of_all_types_that_lustre_has_can_be_relayed(configured, text):
     """libcfs_netstrfns[], 2.5 to 2.17."""
-    [one] = relays.destinations(configured(f"[relay]\n{text} = xepbs xe\n"))
+    [one] = relays.list_destinations(configured(f"[relay]\n{text} = xepbs xe\n"))
     assert one.lnets == {text: frozenset()}
 
 
@@ -56,7 +56,7 @@ def test_lnets_clusters_and_file_systems_of_relay(configured):
     config = configured("[site]\nrelay_secrets = /etc/other\nport = 2323\n[relay]\n"
                         "o2ib2 = xepbs:19991 xe\ntcp5 o2ib0 = vu-man4 vu gdata home, dcchead dcc\n"
                         "tcp7 = xepbs:19991 xe gdata\n")
-    xe, vu, dcc = relays.destinations(config)
+    xe, vu, dcc = relays.list_destinations(config)
     assert xe == ("xe", "xepbs", 19991, {"o2ib2": frozenset(), "tcp7": frozenset({"gdata"})},
                   "/etc/other/xe.secret")
     assert vu == ("vu", "vu-man4", 2323, {"tcp5": {"gdata", "home"}, "o2ib": {"gdata", "home"}},
@@ -89,7 +89,7 @@ def test_lnets_clusters_and_file_systems_of_relay(configured):
 def test_a_mistake_in_relay_is_told_with_its_line(configured, line, message):
     """File, line, section, key, what was expected, what was there."""
     with pytest.raises(ConfigError) as error:
-        relays.destinations(configured(f"[relay]\n{line}\n"))
+        relays.list_destinations(configured(f"[relay]\n{line}\n"))
     key = line.partition("=")[0].strip()
     assert str(error.value).endswith(f"site.cfg:2: [relay] {key}: {message}")
 
@@ -99,13 +99,13 @@ def test_a_mistake_in_relay_is_told_with_its_line(configured, line, message):
 
 def test_who_may_speak_of_which_clients(configured):
     """LNets and globs of NIDs; 0 of an LNet is not printed."""
-    [one] = relays.sources(configured(
+    [one] = relays.list_sources(configured(
         "[relay_from]\nalkindi = gdata home; o2ib2 tcp0 10.9.*@tcp5\n")).values()
     assert (one.name, one.file_systems, one.secret) == (
         "alkindi", {"gdata", "home"}, "/etc/iostats/relay/alkindi.secret")
     assert [nid for nid in ("10.1.0.7@o2ib2", "10.1.0.7@o2ib", "10.1.0.7@tcp", "10.1.0.7@tcp5",
                             "10.9.0.7@tcp5", "10.9.0.7@tcp50", "110.9.0.7@tcp5", "0@lo",
-                            "10.1.0.7@o2ib23") if one.may_speak_of(nid)] == [
+                            "10.1.0.7@o2ib23") if one.may_report(nid)] == [
         "10.1.0.7@o2ib2", "10.1.0.7@tcp", "10.9.0.7@tcp5"]
 
 
@@ -135,7 +135,7 @@ def test_who_may_speak_of_which_clients(configured):
 def test_a_mistake_in_relay_from_is_told_with_its_line(configured, lines, message):
     """And a file system has one relay."""
     with pytest.raises(ConfigError) as error:
-        relays.sources(configured(f"[relay_from]\n{lines}\n"))
+        relays.list_sources(configured(f"[relay_from]\n{lines}\n"))
     assert str(error.value).endswith(f"site.cfg:{2 + lines.count(chr(10))}: {message}")
 
 
@@ -145,11 +145,11 @@ def test_a_mistake_in_relay_from_is_told_with_its_line(configured, lines, messag
 def test_a_relays_own_name(configured, monkeypatch):
     """That of the host without its domain, unless site.cfg has another."""
     monkeypatch.setattr(relays.os, "uname", lambda: type("U", (), {"nodename": "alk.site.org"}))
-    assert relays.own_name(configured("")) == "alk"
-    assert relays.own_name(configured("[site]\nrelay_name = alkindi\n")) == "alkindi"
+    assert relays.get_own_relay_name(configured("")) == "alk"
+    assert relays.get_own_relay_name(configured("[site]\nrelay_name = alkindi\n")) == "alkindi"
     with pytest.raises(ConfigError, match=r"site.cfg:2: \[site\] relay_name: expected letters, "
                                           r"digits, - and _, got 'al kindi'"):
-        relays.own_name(configured("[site]\nrelay_name = al kindi\n"))
+        relays.get_own_relay_name(configured("[site]\nrelay_name = al kindi\n"))
 
 
 def test_iostats_config_shows_and_checks_both_sections(tmp_path, capsys):

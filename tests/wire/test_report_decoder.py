@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from iostats.base import config as site
-from iostats.server.job_server import JobServer, totals_options
+from iostats.server.job_server import JobServer, make_totals_options
 from iostats.server.rpc_server import Caller
 from iostats.totals.job_totals import Totals
 from iostats.wire import jsonrpc
@@ -32,12 +32,12 @@ class Desk:
 
     def __init__(self):
         config = site.load("/dev/null")
-        self.servers = [JobServer(Totals("4711", 1000, **totals_options(config)), [], config)
+        self.servers = [JobServer(Totals("4711", 1000, **make_totals_options(config)), [], config)
                         for _ in range(2)]
         plain = self.servers[1]
-        plain.methods["report"] = plain.methods["report"]._replace(fast_decode=None)
+        plain.methods["report"].fast_decode = None
 
-    def say(self, node, deltas, **fields):
+    def emit(self, node, deltas, **fields):
         """Both get one report; the answer of both."""
         params = {"protocol": 1, "job": "4711", "node": node, "seq": "one", "ended": ENDED,
                   "elapsed_s": 7.5, "deltas": deltas, **fields}
@@ -60,7 +60,7 @@ class Desk:
 def desk():
     found = Desk()
     for number in range(NODES):
-        assert "result" in found.say(f"nid{number}", with_more(number))
+        assert "result" in found.emit(f"nid{number}", with_more(number))
     return found
 
 
@@ -114,10 +114,10 @@ def changed(how):
     lambda deltas: deltas.append(None),
 ])
 def test_a_report_of_another_shape_is_decoded_as_any_message(desk, how):
-    desk.say("another", changed(how))
+    desk.emit("another", changed(how))
     for number in range(3):
-        desk.say(f"late{number}", with_more(2000 + number))
-    desk.say("yet another", changed(how))
+        desk.emit(f"late{number}", with_more(2000 + number))
+    desk.emit("yet another", changed(how))
     desk.records()
 
 
@@ -131,7 +131,7 @@ def test_a_report_of_another_shape_is_decoded_as_any_message(desk, how):
                             "operations": [3]}}}])
 def test_other_fields_of_such_a_report_count_as_in_any(desk, fields):
     fields = dict(fields)
-    desk.say(fields.pop("node", "another"), with_more(1000), **fields)
+    desk.emit(fields.pop("node", "another"), with_more(1000), **fields)
     desk.records()
 
 
@@ -150,14 +150,14 @@ def test_any_name_will_do(name):
     for number in range(NODES):
         deltas = with_more(number)
         deltas[0]["values"][name] = 23
-        desk.say(f"nid{number}", deltas)
+        desk.emit(f"nid{number}", deltas)
     assert NODES == desk.records()["coverage"]["reported"]
 
 
 def test_nodes_of_two_shapes_in_turn(desk):
     for number in range(NODES):
         deltas = with_more(number)[:2 + number // 5 % 2]
-        desk.say(f"late{number}", deltas)
+        desk.emit(f"late{number}", deltas)
     assert 2 * NODES == desk.records()["coverage"]["reported"]
 
 
@@ -212,7 +212,7 @@ def used_desk():
     """A desk that has had reports with these keys and of this shape."""
     found = Desk()
     for number in range(4):
-        assert "result" in found.say(f"nid{number}", with_more(number), **OPTIONAL_FIELDS)
+        assert "result" in found.emit(f"nid{number}", with_more(number), **OPTIONAL_FIELDS)
     return found
 
 
@@ -228,7 +228,7 @@ def test_a_key_that_stands_twice_is_refused_wherever_it_stands(
     lacking = [one for one in lacking if any(key[:2] == (path, one) for key in KEYS)
                and one not in (name, *path)]
     for number in range(warm):
-        used_desk.say(f"warm{number}", with_more(59), **OPTIONAL_FIELDS)
+        used_desk.emit(f"warm{number}", with_more(59), **OPTIONAL_FIELDS)
     report = without(REPORT, path, lacking)
     if with_unknown:
         report["of_a_later_release"] = "a:b"

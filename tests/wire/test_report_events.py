@@ -99,7 +99,7 @@ def test_a_server_counts_such_a_report_once():
 def test_by_way_of_a_rank_it_is_the_same():
     params = json.loads(report(events=[EVENT, {**EVENT, "over": None}], events_dropped=41,
                                boot_id="boot", user="alice", reason="", mounts={}))["params"]
-    found = mpi_reduce.report_of(params, 600.0)
+    found = mpi_reduce.convert_report(params, 600.0)
     direct = taken(clock_ahead_s=600.0, events=params["events"], events_dropped=41)
     assert msgspec.to_builtins(direct.events) == [vars(one) for one in found.events]
     assert (41, NOW - 600.0) == (found.events_dropped, found.ended)

@@ -55,7 +55,7 @@ class Network:
         if method == "hello":
             return {"job": "(site)", **({"trouble": "full"} if state == "full" else {})}
         if state == "full":
-            raise client.CannotKeep("no room")
+            raise client.CannotStore("no room")
         return server
 
 
@@ -78,9 +78,9 @@ def test_the_first_that_is_there_answers_and_the_others_are_not_asked(steps):
             earlier = [one for one in SERVERS[:SERVERS.index(before)]
                        if network.states.get(one, "up") in ("up", "refuses")]
             if step == "look back":
-                assert servers.look_back([], "n", 30.0) == bool(earlier)
+                assert servers.try_preferred_servers([], "n", 30.0) == bool(earlier)
                 assert servers.current == (earlier[0] if earlier else before)
-                assert not servers.may_look_back()
+                assert not servers.should_try_preferred()
                 continue
             there = [one for one in [before, *(one for one in SERVERS if one != before)]
                      if network.states.get(one, "up") not in ("away", "hangs")]
@@ -90,7 +90,7 @@ def test_the_first_that_is_there_answers_and_the_others_are_not_asked(steps):
                 assert step == "ask and stay" and there[0] == servers.current != before
                 assert "report" not in [method for one, method in network.asked
                                         if one == servers.current]
-            except (client.Refused, client.CannotKeep):
+            except (client.Refused, client.CannotStore):
                 assert network.states[there[0]] in ("refuses", "full")
                 assert servers.current == there[0]
             except NotDelivered as error:
@@ -103,7 +103,7 @@ def test_the_first_that_is_there_answers_and_the_others_are_not_asked(steps):
             if "hangs" not in states:
                 assert len(network.asked) <= 3
             if servers.current == SERVERS[0] or servers.current != before:
-                assert not servers.may_look_back()
+                assert not servers.should_try_preferred()
 
 
 def test_those_before_the_current_one_are_asked_again_after_a_minute():
@@ -113,10 +113,10 @@ def test_those_before_the_current_one_are_asked_again_after_a_minute():
         servers = SiteServers(SERVERS, lambda: network.now)
         servers.call([], "n", "report", {}, 10.0)
         network.now += LOOK_BACK_S - 1
-        assert not servers.may_look_back()
+        assert not servers.should_try_preferred()
         network.now += 1
-        assert servers.may_look_back() and not servers.look_back([], "n", 10.0)
-        assert not servers.may_look_back() and servers.current == SERVERS[1]
+        assert servers.should_try_preferred() and not servers.try_preferred_servers([], "n", 10.0)
+        assert not servers.should_try_preferred() and servers.current == SERVERS[1]
 
 
 def test_a_server_that_is_only_slow_has_the_time_that_is_left():
@@ -138,4 +138,4 @@ def test_one_server_alone_is_asked_as_ever():
         servers = SiteServers(SERVERS[:1], lambda: network.now)
         with pytest.raises(client.OtherServer):
             servers.call([], "n", "report", {}, 10.0)
-        assert [(SERVERS[0], "report")] == network.asked and not servers.may_look_back()
+        assert [(SERVERS[0], "report")] == network.asked and not servers.should_try_preferred()
