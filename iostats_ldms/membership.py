@@ -29,7 +29,7 @@ import time
 from typing import TYPE_CHECKING
 
 from iostats import __version__
-from iostats.base.errors import IostatsError, one_line
+from iostats.base.errors import IostatsError, sanitize
 from iostats.etcd.client import (
     Changes,
     EtcdAway,
@@ -431,7 +431,7 @@ class Membership:
         if self._etcd.txn([compare_created(key, owner.create_revision)], [make_delete(key)],
                                   again=True)[0]:
             self._log(f"the owner of {_format_groups([group])} in etcd was written by hand "
-                      f"({one_line(repr(owner.value.decode('utf-8', 'replace')))[:60]}); the key "
+                      f"({sanitize(repr(owner.value.decode('utf-8', 'replace')))[:60]}); the key "
                       f"was deleted, and the group is free")
 
     def _claim_groups(self, groups: Iterable[str], lease: int) -> None:
@@ -480,5 +480,5 @@ def _is_ready(value: bytes) -> bool:
 def _format_groups(groups: Iterable[str]) -> str:
     """Format up to five group names for a message."""
     names = list(groups)
-    shown = ", ".join(one_line(name)[:60] for name in names[:5])
+    shown = ", ".join(sanitize(name)[:60] for name in names[:5])
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from iostats.base.errors import IostatsError, one_line
+from iostats.base.errors import IostatsError, sanitize
 from iostats.etcd.client import (
     Etcd,
     EtcdAway,
@@ -170,8 +170,8 @@ def load(etcd: Etcd, text: str, agents: Sequence[AgentGroup], before: Optional[R
     # `current` may have been deleted by hand: continue its numbers.
     last = before or next(iter(read_history(etcd)), None)
     new = Revision((last.number if last else 0) + 1, len(parts),
-                   hashlib.sha256(data).hexdigest(), one_line(by)[:_LONGEST_NOTE],
-                   round(time.time() if now is None else now, 3), one_line(note)[:_LONGEST_NOTE],
+                   hashlib.sha256(data).hexdigest(), sanitize(by)[:_LONGEST_NOTE],
+                   round(time.time() if now is None else now, 3), sanitize(note)[:_LONGEST_NOTE],
                    mark=uuid.uuid4().hex)
     for number, part in enumerate(parts):
         etcd.put(etcd.key("descriptions", new.name, f"{number:04}"), part)
@@ -267,5 +267,5 @@ def _parse_revision(result: KeyValue) -> Revision:
                                      "`iostats ldms load`, got "
                            f"{result.value[:60]!r}; remove that key (etcdctl del), and load the "
                                      f"description again") from None
-    return replace(made, by=one_line(made.by)[:_LONGEST_NOTE],
-                   note=one_line(made.note)[:_LONGEST_NOTE])
+    return replace(made, by=sanitize(made.by)[:_LONGEST_NOTE],
+                   note=sanitize(made.note)[:_LONGEST_NOTE])

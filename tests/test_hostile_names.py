@@ -17,7 +17,7 @@ from site_desk import a_report
 
 from iostats import schedulers
 from iostats.base import logs
-from iostats.base.errors import IostatsError, one_line
+from iostats.base.errors import IostatsError, sanitize
 from iostats.base.job_facts import Facts
 from iostats.cli import mail, query
 from iostats.jobs import records
@@ -91,7 +91,7 @@ def test_a_hostile_name_stays_text_in_csv(text):
     out = query._as_csv([{"job": text, "user": text, "write_bytes": 23}])
     rows = list(csv.reader(io.StringIO(out)))
     assert is_harmless(out) and 2 == len(rows) and "23" == rows[1][2]
-    assert rows[1][0][0] not in "=+-@" and rows[1][0].lstrip("'") == one_line(text)
+    assert rows[1][0][0] not in "=+-@" and rows[1][0].lstrip("'") == sanitize(text)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

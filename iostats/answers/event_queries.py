@@ -10,7 +10,7 @@ import pwd
 from typing import TYPE_CHECKING
 
 from iostats.base.cooperative import ITEMS_PER_STEP
-from iostats.base.errors import StateError, WireError, one_line
+from iostats.base.errors import StateError, WireError, sanitize
 from iostats.base.ids import Nid, NodeName
 from iostats.harvest.events.connections import CLOCKS_DIFFER_S, GONE_EVICTED, UNCLEAR, Connections
 from iostats.harvest.events.connections import KINDS as CONNECTION_KINDS
@@ -195,7 +195,7 @@ def _make_down_row(lost: LostConnection, is_active: Optional[bool]) -> dict[str,
              ", as it connected again" if lost.told_by == lost.node and lost.kind == EVICTED else
              "; reconnected at about that time" if state == UNCLEAR else
              "; no report since" if state == GONE_EVICTED else "")
-    return {**lost._asdict(), "state": state, "active": is_active, "why": one_line(report + since)}
+    return {**lost._asdict(), "state": state, "active": is_active, "why": sanitize(report + since)}
 
 
 def _list_user_ids(user: str) -> set[tuple[str, int]]:

@@ -20,7 +20,7 @@ import msgspec
 import numpy
 
 from iostats.base.cooperative import ITEMS_PER_STEP
-from iostats.base.errors import WireError, one_line
+from iostats.base.errors import WireError, sanitize
 from iostats.base.job_facts import Facts
 from iostats.base.units import describe_duration
 from iostats.harvest import client_load
@@ -265,7 +265,7 @@ def _list_missing_targets(readings: Mapping[_Key, LastReading], is_missing: Call
     for (fs, name), reading in readings.items():
         if is_missing((fs, name)):
             late = "" if reading.age_s is None else f" for {describe_duration(reading.age_s)}"
-            missing.setdefault(fs, {})[name] = one_line(
+            missing.setdefault(fs, {})[name] = sanitize(
                 f"no sweep of {reading.server or 'its storage server'}{late or ' yet'}")
         elif (fs, name) in first:
             missing.setdefault(fs, {})[name] = "seen in one sweep only"
@@ -395,7 +395,7 @@ def add_details(rows: "list[Row]", harvest: Harvest, known: _KnownIds,
                 yield
             if id not in called:
                 job, _, is_job = resolve_job(known, id)
-                called[id] = one_line(job), is_job
+                called[id] = sanitize(job), is_job
             key = fs, name if are_of_targets else None, *called[id]
             if key in by_key:
                 rows_of[id] = by_key[key]

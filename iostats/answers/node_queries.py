@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 import msgspec
 
 from iostats.base.cooperative import ITEMS_PER_STEP
-from iostats.base.errors import WireError, one_line
+from iostats.base.errors import WireError, sanitize
 from iostats.base.ids import NodeName
 from iostats.harvest import client_load
 from iostats.load.amounts import CLIENT_METRICS
@@ -197,7 +197,7 @@ def _build_rows(clients: ClientHarvest, sweep: ClientSweep, params: NodesParams,
 
 def _make_row(key: _Key, node_sum: _NodeSum) -> Row:
     low, high = _name_amounts(node_sum.low), _name_amounts(node_sum.high)
-    return {"node": one_line(key[0]), "nids": _list_first_names(sorted(node_sum.nids)), "nid_count":
+    return {"node": sanitize(key[0]), "nids": _list_first_names(sorted(node_sum.nids)), "nid_count":
             len(node_sum.nids), "file_systems": sorted(node_sum.file_systems), **low,
             "at_most": None if node_sum.is_low else {
                 name: number for name, number in high.items() if number != low[name]},
@@ -205,7 +205,7 @@ def _make_row(key: _Key, node_sum: _NodeSum) -> Row:
 
 
 def _make_unknown_row(name: str) -> Row:
-    return {"node": one_line(name), "nids": [], "nid_count": 0, "file_systems": [],
+    return {"node": sanitize(name), "nids": [], "nid_count": 0, "file_systems": [],
             **dict.fromkeys((*METRICS, "lnet_waiting", "lnet_lowest")), "at_most": None,
             "lower_bound": False, "notes": [_UNKNOWN]}
 
@@ -215,7 +215,7 @@ def _name_amounts(amounts: list[int]) -> dict[str, int]:
 
 
 def _list_first_names(names: Iterable[str]) -> list[str]:
-    return [one_line(name) for name in names][:_MAX_NAMED]
+    return [sanitize(name) for name in names][:_MAX_NAMED]
 
 
 def _sort_key(row: Row, params: NodesParams) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ import msgspec
 import numpy
 
 from iostats.answers.selected_run import JobHistoryParams, RunTime, select_run
-from iostats.base.errors import StateError, WireError, one_line
+from iostats.base.errors import StateError, WireError, sanitize
 from iostats.harvest.time_lines.binned import BinnedLine
 from iostats.harvest.time_lines.known_time import compute_known_shares
 from iostats.harvest.time_lines.series_sums import (
@@ -244,7 +244,7 @@ class TimeLineAnswers:
             owner, name = next(iter(self._lines.store.query_owners(job)), ("", ""))
         if user is not None and owner != user:
             return {"job": "", "user": "", "line": line}
-        return {"job": one_line(name or job), "user": one_line(owner), "line": line}
+        return {"job": sanitize(name or job), "user": sanitize(owner), "line": line}
 
     def _list_sources(self, answer: JobSeries, run: RunTime,
                       lines_by_file_system: dict[str, JobLines]) -> None:

@@ -38,10 +38,10 @@ def is_printable(text: str) -> bool:
     return text.isprintable() or all(c.isprintable() or c in _JOINERS for c in text)
 
 
-def one_line(text: object) -> str:
+def sanitize(text: object) -> str:
     """
-    Return `text` with all control characters, and marks that change the direction of writing, made
-    visible; letters of all scripts stay, and each kind of blank becomes a space.
+    Make `text` safe to print on one line: control characters, and marks that change the direction
+    of writing, become escapes (\\x1b); letters of all scripts stay, each kind of blank is a space.
     """
     text = str(text)
     if text.isprintable():
@@ -53,9 +53,9 @@ def one_line(text: object) -> str:
 def describe_error(error: BaseException) -> str:
     """The message of an error in one line; of the kernel's without its number."""
     if not isinstance(error, OSError) or not error.strerror:
-        return one_line(error)
+        return sanitize(error)
     where = "" if error.filename is None else f"{error.filename}: "
-    return one_line(where + error.strerror)
+    return sanitize(where + error.strerror)
 
 
 class IostatsError(Exception):
@@ -64,7 +64,7 @@ class IostatsError(Exception):
     exit_status = UNREADABLE
 
     def __init__(self, message: str) -> None:
-        text = one_line(message)
+        text = sanitize(message)
         if len(text) > _LONGEST:
             text = f"{text[:_LONGEST - 505]} ... {text[-500:]}"
         super().__init__(text)

@@ -20,7 +20,7 @@ import logging
 import sys
 import time
 
-from iostats.base.errors import UsageError, one_line
+from iostats.base.errors import UsageError, sanitize
 
 FORMATS = ("text", "json", "journal")
 FIELDS = ("job", "node", "file_system", "target")   # `extra` of a line: what it is about
@@ -39,7 +39,7 @@ class OneLineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         lines = [_PREFIX + format_message(record)]
         if record.exc_info and record.exc_info[0] is not None:
-            lines += [_TRACEBACK_PREFIX + one_line(line)
+            lines += [_TRACEBACK_PREFIX + sanitize(line)
                       for line in self.formatException(record.exc_info).split("\n")]
         return "\n".join(lines)
 
@@ -77,7 +77,7 @@ class JournalHandler(logging.Handler):
                   "SYSLOG_IDENTIFIER": "iostats",
                   "PRIORITY": next((number for level, number in _PRIORITIES
                                     if record.levelno >= level), 7),
-                  **{f"IOSTATS_{name.upper()}": one_line(value)
+                  **{f"IOSTATS_{name.upper()}": sanitize(value)
                      for name, value in _list_fields(record).items()}}
         parts = []
         for name, value in fields.items():     # the form for values of several lines, for all
@@ -91,7 +91,7 @@ class JournalHandler(logging.Handler):
 
 def format_message(record: logging.LogRecord) -> str:
     """The text of a log record: one line of limited length."""
-    text = one_line(record.getMessage())
+    text = sanitize(record.getMessage())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 505]} ... {text[-500:]}"
 
 

@@ -2,7 +2,7 @@
 Text on a terminal: measure its columns, cut it, wrap it, draw bars.
 
 Source: Unicode Standard Annex 11 (East Asian Width), as unicodedata has it; wcwidth(3) for what
-takes no column.  Characters that move a cursor are made visible first: errors.one_line.
+takes no column.  Characters that move a cursor are made visible first: errors.sanitize.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from iostats.base import config as site
-from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, one_line
+from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, sanitize
 from iostats.base.job_id import check_batch_job
 from iostats.cli import record_file, unfinished
 from iostats.cli.parsed_options import DiffOptions
@@ -91,7 +91,7 @@ def _name_sides(*texts: str) -> list[str]:
     names = [os.path.basename(text) or text for text in texts]
     if names[0] == names[1]:
         names = list(texts)
-    names = list(map(one_line, names))
+    names = list(map(sanitize, names))
     return [f"{names[0]} (A)", f"{names[1]} (B)"] if names[0] == names[1] else names
 
 

@@ -10,7 +10,7 @@ import json
 import time
 from collections import OrderedDict
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.text import cut, measure_width, pad
 from iostats.events.event import as_json, format_event, merge_copies
@@ -71,7 +71,7 @@ class JournalLines:
 
     def _format_event_line(self, event: Event, names: dict[str, str], is_update: bool) -> str:
         at, severity = self._format_time(event.time), _SEVERITIES[event.severity]
-        node = one_line(names.get(event.node, event.node))
+        node = sanitize(names.get(event.node, event.node))
         self._node_width = max(self._node_width, min(measure_width(node), self._widest))
         head = f"{at} {severity} {pad(node, self._node_width)} "
         room = None if self._form.width is None else max(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 
-from iostats.base.errors import NotDelivered, UsageError, one_line
+from iostats.base.errors import NotDelivered, UsageError, sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.cli.event_selection import EventSelection, make_params
 from iostats.events.event import from_json
@@ -150,7 +150,7 @@ class CollectorEventServer:
         if isinstance(document, dict) and isinstance(document.get("error"), dict):
             error = document["error"]
             raise client.Refused(f"{self.name}: the collector refused: "
-                                 f"{one_line(error.get('message'))[:400]}",
+                                 f"{sanitize(error.get('message'))[:400]}",
                                  error.get("code") if isinstance(error.get("code"), int) else None)
         if status == 403:
             raise client.Refused(f"{self.name}: this address is not in the collector's [collector] "
@@ -169,13 +169,13 @@ def decode_page(answer: EventsPart, name: str) -> EventPage:
             try:
                 event = from_json(form)
                 names = form.get("clients_names") or event.clients
-                events.append((event, {nid: one_line(name)[:_MAX_NAME_LENGTH]
+                events.append((event, {nid: sanitize(name)[:_MAX_NAME_LENGTH]
                                        for nid, name in zip(event.clients, names)}))
             except (ValueError, TypeError, AttributeError, LookupError) as error:
-                bad = bad or one_line(str(error))[:300]
+                bad = bad or sanitize(str(error))[:300]
         return EventPage(events, int(answer["next"]), bool(answer["more"]), float(answer["time"]),
-                         one_line(answer.get("places") or ""), int(answer.get("dropped") or 0), bad,
-                         one_line(answer.get("of_user") or "")[:_MAX_NAME_LENGTH])
+                         sanitize(answer.get("places") or ""), int(answer.get("dropped") or 0), bad,
+                         sanitize(answer.get("of_user") or "")[:_MAX_NAME_LENGTH])
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise NotDelivered(f"{name}: unexpected format of the answer ({error!r:.200}); use the "
                            f"same "

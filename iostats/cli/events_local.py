@@ -12,7 +12,7 @@ import select
 import sys
 import time
 
-from iostats.base.errors import DONE, UNREADABLE, UsageError, one_line
+from iostats.base.errors import DONE, UNREADABLE, UsageError, sanitize
 from iostats.cli.entry_point import redirect_to_null
 from iostats.cli.event_output import MergedEvents, SeenEvents
 from iostats.cli.event_selection import is_selected
@@ -60,7 +60,7 @@ def _run(gathering: Gathering, config: Config, command: EventsCommand, root: str
         print_message(line + (_suggest_command(root) if number == len(unread) else ""))
     count = out.print_events(merged.sort_events(command.last, command.options.reverse), {})
     if not command.form.is_json and not command.options.quiet:
-        write_output(f"-- {one_line(line)} --\n" for line in lines)
+        write_output(f"-- {sanitize(line)} --\n" for line in lines)
     if command.options.follow:
         _follow(gathering, config.events.every, command, out)
         return DONE

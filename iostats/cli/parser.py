@@ -15,7 +15,7 @@ from iostats.base.errors import (
     IostatsError,
     UsageError,
     describe_error,
-    one_line,
+    sanitize,
 )
 from iostats.cli.entry_point import NO_MEMORY, make_output_error
 
@@ -136,7 +136,7 @@ def run_role(role: Callable[[], int]) -> int:
 def print_message(text: str) -> None:
     """Print a line for the user on standard error, from any thread."""
     # Line and line end in one piece: another thread's line does not get in between.
-    print(f"iostats: {one_line(text)}\n", end="", file=sys.stderr, flush=True)
+    print(f"iostats: {sanitize(text)}\n", end="", file=sys.stderr, flush=True)
 
 
 def write_output(lines: Iterable[str]) -> None:

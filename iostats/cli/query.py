@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from iostats.base import config as site
-from iostats.base.errors import DONE, NotDelivered, UsageError, one_line
+from iostats.base.errors import DONE, NotDelivered, UsageError, sanitize
 from iostats.cli.parsed_options import QueryOptions
 from iostats.cli.parser import (
     choose_table_width,
@@ -142,7 +142,7 @@ def _format_csv_cell(value: object) -> object:
     """A text that no spreadsheet takes for a formula, and no terminal for a command."""
     if not isinstance(value, str):
         return int(value) if isinstance(value, bool) else value
-    return one_line(json_and_csv.escape_csv_cell(value))
+    return sanitize(json_and_csv.escape_csv_cell(value))
 
 
 def _list_column_names(rows: list[Row]) -> list[str]:

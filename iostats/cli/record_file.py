@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 from iostats.base import strict_json
-from iostats.base.errors import IostatsError, StateError, UsageError, one_line
+from iostats.base.errors import IostatsError, StateError, UsageError, sanitize
 from iostats.base.input_files import format_input_name, read_input
 from iostats.report.newer_release import read_known
 from iostats.report.record_check import find_negative, find_wrong_type
@@ -88,6 +88,6 @@ def check_format(name: str, records: Iterable[object]) -> Iterator[None]:
     except Exception as error:              # also errors of the libraries that make pages
         why = next(filter(None, map(find_wrong_type, records)), "")
         if why:
-            raise StateError(f"{name}: {one_line(why)}") from None
+            raise StateError(f"{name}: {sanitize(why)}") from None
         raise StateError(f"{name}: a record in it cannot be shown by this release of iostats "
                          f"({error!r:.200})") from None

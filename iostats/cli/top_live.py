@@ -18,7 +18,7 @@ import time
 import tty
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import DONE, IostatsError, one_line
+from iostats.base.errors import DONE, IostatsError, sanitize
 from iostats.base.text import cut
 from iostats.load import levels, table
 from iostats.load.amounts import LATENCY
@@ -278,7 +278,7 @@ class LiveTable:
     def _draw_footer(self, width: int, failed: BaseException | None) -> list[Line]:
         lines = []
         if failed is not None:
-            lines.append((cut(one_line(f"{failed}; trying again"), width), "bold"))
+            lines.append((cut(sanitize(f"{failed}; trying again"), width), "bold"))
         if self._typed is not None:
             lines.append((cut(f"rows with: {self._typed}_", width), "reverse"))
         else:

@@ -26,7 +26,7 @@ from typing import Optional
 
 import msgspec
 
-from iostats.base.errors import NotDelivered, WireError, one_line
+from iostats.base.errors import NotDelivered, WireError, sanitize
 from iostats.base.logs import log_internal_error
 from iostats.collector import access, xml_rpc
 from iostats.collector.access import Forbidden, Network
@@ -290,7 +290,7 @@ class CollectorServer(HttpServer):
 
     def _run_call(self, call: xml_rpc.Call) -> object:
         if call.method not in _XML_METHODS:
-            raise WireError(METHOD_NOT_FOUND, f"no method {one_line(call.method[:40])!r}; there "
+            raise WireError(METHOD_NOT_FOUND, f"no method {sanitize(call.method[:40])!r}; there "
                                               f"are: {' '.join(_XML_METHODS)}")
         method = self._answers.methods[call.method]
         names: tuple[str, ...] = (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Union
 
 import msgspec
 
-from iostats.base.errors import WireError, one_line
+from iostats.base.errors import WireError, sanitize
 from iostats.collector.journal_of_events import CollectedEvent, EventsJournal
 from iostats.collector.xml_rpc import CachedList
 from iostats.events import event as events
@@ -242,4 +242,4 @@ def _is_in_time(question: EventsParams, event: Event) -> bool:
 
 
 def _format_value(name: str) -> str:
-    return repr(one_line(name[:60]))
+    return repr(sanitize(name[:60]))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Optional, TypedDict
 
 from iostats.base.config import Config
-from iostats.base.errors import IostatsError, one_line
+from iostats.base.errors import IostatsError, sanitize
 from iostats.base.ids import Nid
 from iostats.base.logs import log_internal_error
 from iostats.events.event import Event, from_json, make_event
@@ -443,4 +443,4 @@ def _replace_nids(row: dict[str, object]) -> Event:
     if not isinstance(names, dict):
         return event
     return event._replace(clients=tuple(dict.fromkeys(
-        one_line(str(names.get(nid) or nid))[:255] for nid in event.clients)))
+        sanitize(str(names.get(nid) or nid))[:255] for nid in event.clients)))

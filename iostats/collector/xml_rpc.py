@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from iostats.base.errors import WireError, one_line
+from iostats.base.errors import WireError, sanitize
 from iostats.wire.protocol import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 
 
@@ -90,7 +90,7 @@ class CachedList(list):  # type: ignore[type-arg]       # of Any
 def value(content: object) -> str:
     """One <value>; members of a dict that are None are omitted: XML-RPC has no null."""
     if isinstance(content, str):
-        return f"<value><string>{escape(one_line(content))}</string></value>"
+        return f"<value><string>{escape(sanitize(content))}</string></value>"
     if isinstance(content, bool):
         return f"<value><boolean>{int(content)}</boolean></value>"
     if isinstance(content, int):
@@ -101,7 +101,7 @@ def value(content: object) -> str:
         # Without an exponent, which the specification does not have.
         return f"<value><double>{content:.6f}</double></value>"
     if isinstance(content, dict):
-        members = "".join(f"<member><name>{escape(one_line(name))}</name>{value(member)}</member>"
+        members = "".join(f"<member><name>{escape(sanitize(name))}</name>{value(member)}</member>"
                           for name, member in content.items() if member is not None)
         return f"<value><struct>{members}</struct></value>"
     if isinstance(content, CachedList):

@@ -21,7 +21,7 @@ from iostats.base.errors import (
     NotReadable,
     StateError,
     UsageError,
-    one_line,
+    sanitize,
 )
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quote_path
 from iostats.doctor.free_space import LEAST_BYTES, find_existing_part, query_free_bytes
@@ -192,7 +192,7 @@ def _check_site_server(config: Config, server: tuple[str, int], signs: list[auth
                       "iostats config --check")]
     if by is not None and hello.get("trouble"):
         return [Check(PROBLEM, "site", f"{where}: the server cannot store messages: "
-                                       f"{one_line(str(hello['trouble']))[:400]}",
+                                       f"{sanitize(str(hello['trouble']))[:400]}",
                       f"ssh {host} df -h")]
     if by is not None:
         return [Check(OK, "site", f"{where} is the site's server"),

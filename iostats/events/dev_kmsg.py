@@ -30,7 +30,7 @@ import select
 import stat
 import time
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class JournalMessages:
                 if "seek to cursor" in errors and self.cursor:
                     self.cursor, self._skip = "", self.usec         # the journal was rotated
                     return
-                raise OSError(5, one_line(why)[:200], self.path)
+                raise OSError(5, sanitize(why)[:200], self.path)
         except subprocess.TimeoutExpired:
             raise OSError(110, f"did not end within {_WITHIN_S:g} s", self.path) from None
         finally:

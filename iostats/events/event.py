@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.events.kinds import CAUSES, KINDS, SEVERITIES
 from iostats.lustre.kernel_log import EVICTED, OTHER
@@ -98,7 +98,7 @@ def make_event(boot_id: str, node: str, origin: Iterable[str], kind: str, time: 
                  over,
                  KINDS[kind].severity, kind, cause, _shorten(node, "node"),
                  _shorten(file_system, "file_system"), _shorten(target, "target"),
-                 _drop_duplicates(one_line(name)[:_LONGEST_CLIENT] for name in clients),
+                 _drop_duplicates(sanitize(name)[:_LONGEST_CLIENT] for name in clients),
                  count, skipped, _shorten(message, "message"))
 
 
@@ -263,11 +263,11 @@ def _drop_duplicates(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _shorten(text: str, name: str) -> str:
-    return one_line(text)[:_LONGEST[name]]
+    return sanitize(text)[:_LONGEST[name]]
 
 
 def _format_value(value: object) -> str:
-    text = one_line(repr(value))
+    text = sanitize(repr(value))
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -275,7 +275,7 @@ def _check_text(value: object, name: str, longest: int) -> str:
     if not isinstance(value, str) or len(value) > longest:
         raise ValueError(f"an event: {name}: expected a text of up to {longest} characters, got "
                          f"{_format_value(value)}")
-    return value if value.isprintable() else one_line(value)[:longest]
+    return value if value.isprintable() else sanitize(value)[:longest]
 
 
 def _check_time(value: object, name: str) -> float:

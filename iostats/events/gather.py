@@ -18,7 +18,7 @@ import time
 from math import inf
 
 from iostats.base import private_files
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.events import dev_kmsg, sources
 from iostats.events.backing_devices import BackingDevices
@@ -308,7 +308,7 @@ class Gathering:
             self._lost += self._log.lost
             self._position = self._get_log_position()
             self._log.close()
-        self._log, self._why = None, one_line(why)
+        self._log, self._why = None, sanitize(why)
 
     # -- the state -------------------------------------------------------------------------------
 
@@ -343,7 +343,7 @@ class Gathering:
             why = private_files.explain_error(error)
         except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError,
                 RecursionError) as error:
-            why = one_line(f"{type(error).__name__}: {error}")[:200]
+            why = sanitize(f"{type(error).__name__}: {error}")[:200]
         self.unused.append(
             f"{self._state_path}: cannot be used: {why}; the kernel's log is read again from its "
             f"oldest line, with the same ids; changes in the files of health, targets and "

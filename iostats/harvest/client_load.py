@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Optional
 import numpy
 
 from iostats.base.cooperative import ITEMS_PER_STEP
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.load.amounts import METRICS, convert_client
 from iostats.load.answer import make_row
 from iostats.load.levels import TOTALS
@@ -119,4 +119,4 @@ def add_client_rates(rows: list[Row], rates: Load,
         row.update(make_row({
             **{f"{metric}_per_s": amount for metric, amount in zip(METRICS, amounts)},
             "rates_lower_bound": is_low, "rates_estimated": is_estimated,
-            "notes": list(map(one_line, reasons.get((fs, nid), ())))}))
+            "notes": list(map(sanitize, reasons.get((fs, nid), ())))}))

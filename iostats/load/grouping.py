@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iostats.base.cooperative import ITEMS_PER_STEP
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.job_facts import ENDED
 from iostats.load.amounts import METRICS, compute_share
 from iostats.load.answer import make_row
@@ -173,7 +173,7 @@ class LoadRow:
         """The row in JSON, as docs/reference/wire.md has it; `suffix`: "_per_s" of rates."""
         level, member = self.level, self.level.row_member
         members: dict[str, Any] = {
-            member: self.name if self.name is None else one_line(self.name),
+            member: self.name if self.name is None else sanitize(self.name),
             **{metric + suffix: amount if self.is_known else None
                for metric, amount in zip(METRICS, self.amounts)}}
         row = make_row(members)
@@ -197,11 +197,11 @@ class LoadRow:
             facts = self.facts
             row["user"] = facts.user if facts else ""
             row["account"] = facts.account if facts else ""
-            row["name"] = one_line(facts.name) if facts else ""
+            row["name"] = sanitize(facts.name) if facts else ""
             row["nodes"] = count_nodes(facts) if facts else None
         elif level.rows_of == CLIENTS:
             row["clients"] = len(self.nids)
-            row["node"] = one_line(self.node) if len(self.nids) == 1 else ""
+            row["node"] = sanitize(self.node) if len(self.nids) == 1 else ""
             return row
         elif self.nids:                             # which jobs are there is not known for sure
             row["jobs"] = len(self.jobs) or None
@@ -211,9 +211,9 @@ class LoadRow:
             row["jobs"] = len(self.jobs) if self.job_count is None else self.job_count
         if level.split:
             row["is_shared"] = self.is_shared
-            row["nids"] = [one_line(nid) for nid in sorted(self.nids)[:_MOST_NAMES]]
-            row["job_names"] = [one_line(job) for job in sorted(self.jobs)[:_MOST_NAMES]]
-            row["users"] = [one_line(user) for user in sorted(self.users)[:_MOST_NAMES]]
+            row["nids"] = [sanitize(nid) for nid in sorted(self.nids)[:_MOST_NAMES]]
+            row["job_names"] = [sanitize(job) for job in sorted(self.jobs)[:_MOST_NAMES]]
+            row["users"] = [sanitize(user) for user in sorted(self.users)[:_MOST_NAMES]]
         if level.rows_of != IDS:
             if level.over != ONE_TARGET:
                 row["targets"] = len(self.of)

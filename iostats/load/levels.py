@@ -11,7 +11,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.node_list import expand_node_list
 from iostats.base.units import describe_duration, format_count, format_share
@@ -40,7 +40,7 @@ def get_name(row: Row, member: str, labels: Mapping[str, str]) -> str:
 
 def get_label(file_system: str, labels: Mapping[str, str]) -> str:
     """The site's name for a file system, or its own."""
-    return one_line(labels.get(file_system, file_system)) or "-"
+    return sanitize(labels.get(file_system, file_system)) or "-"
 
 
 def format_age(seconds: float | None) -> str:

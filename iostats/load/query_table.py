@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.text import cut
 from iostats.base.units import format_bytes, format_count, format_share
 from iostats.load import levels, table
@@ -53,7 +53,7 @@ def format_lines(answer: Answer, width: int | None = None, units: str = "binary"
         output += ["",
                    *_format_table(_list_target_cells(labels), answer["targets"], width, "requests")]
     for note in _list_notes(answer, labels):
-        output += wrap_text(one_line(f"note: {note}"), width)
+        output += wrap_text(sanitize(f"note: {note}"), width)
     return output
 
 
@@ -61,7 +61,7 @@ def _format_table(columns: Sequence[CellsOf], rows: Sequence[Row], width: int | 
                   sort: str) -> list[str]:
     made = []
     for place, (title, text, least, metric) in enumerate(columns):
-        cells = [one_line(text(row)) or "-" for row in rows]
+        cells = [sanitize(text(row)) or "-" for row in rows]
         if place == 0 or metric or title == "FS" or set(cells) - {"-"}:     # else unknown
             made.append(TextColumn(title, cells, least, least is None, metric))
     gap = fit_columns(made, width, sort)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.text import cut
 from iostats.base.units import describe_duration, find_zone_format, format_count, format_share
 from iostats.load import levels
@@ -121,7 +121,7 @@ def format_title(answer: Answer, labels: Mapping[str, str], origin: str) -> str:
         words.append(f"with {answer['text']!r}")
     if origin:
         words.append(origin)
-    return one_line(", ".join(words))
+    return sanitize(", ".join(words))
 
 
 def _start_text(began: float, at: float | None) -> str:
@@ -162,7 +162,7 @@ def list_notes(answer: Answer, labels: Mapping[str, str],
             for why, targets in by_why.items():
                 named = " ".join(targets[:8]) + (f" and {len(targets) - 8} more"
                                                  if len(targets) > 8 else "")
-                yield one_line(f"{get_label(fs, labels)}: {named}: {why}; {consequence}")
+                yield sanitize(f"{get_label(fs, labels)}: {named}: {why}; {consequence}")
 
 
 # -- columns -----------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _make_columns(answer: Answer, sums: list[_Sum], rows: list[Row], units: str,
                            row.get("is_shared") or row.get("rates_estimated"))
             for row in rows], metric=metric))
     for detail in level.details:
-        cells = [one_line(detail.text(row)) or "-" for row in rows]
+        cells = [sanitize(detail.text(row)) or "-" for row in rows]
         if detail.is_in_top and set(cells) - {"-"}:         # else unknown
             columns.append(TextColumn(detail.title, [""] * len(sums) + cells, detail.least,
                                       detail.least is None))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 
 HEALTHY, NOT_HEALTHY, LBUG = "healthy", "NOT HEALTHY", "LBUG"
@@ -54,7 +54,7 @@ def parse_health_check(text: str) -> HealthCheck:
         match = _DEVICE.fullmatch(line)
         if match:
             if len(devices) < MOST_DEVICES:
-                devices[one_line(match[1])] = None
+                devices[sanitize(match[1])] = None
         elif line in (HEALTHY, NOT_HEALTHY, LBUG):
             health = LBUG if LBUG in (line, health) else line
         elif line:

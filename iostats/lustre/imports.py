@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import re
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 
 
@@ -167,7 +167,7 @@ def _parse_nid_line(line: str, nids: dict[str, NidTries]) -> bool:
     match = _NID_LINE.fullmatch(line)
     if match and len(nids) < _MOST_NIDS:
         ago = None if match[5] == "never" else int(match[5])
-        nids[one_line(match[1])] = NidTries(int(match[2]), int(match[3]),
+        nids[sanitize(match[1])] = NidTries(int(match[2]), int(match[3]),
                                             match[4] in ("true", "uptodate"), ago)
     return match is not None
 
@@ -179,7 +179,7 @@ def _parse_word(values: dict[str, str], key: str, bad: dict[int | str, str]) -> 
     match = _WORD.fullmatch(values[key].rstrip())
     if match is None:
         _note(bad, key, "one word", values[key])
-    return one_line(match[1]) if match else None
+    return sanitize(match[1]) if match else None
 
 
 def _parse_list(values: dict[str, str], key: str, bad: dict[int | str, str]) -> list[str] | None:
@@ -195,7 +195,7 @@ def _parse_list(values: dict[str, str], key: str, bad: dict[int | str, str]) -> 
     if not all(matches):
         _note(bad, key, '"[ WORD, WORD ]"', text)
         return None
-    return [one_line(match[1]) for match in matches if match]
+    return [sanitize(match[1]) for match in matches if match]
 
 
 def _parse_number(values: dict[str, str], key: str, form: re.Pattern[str],

@@ -35,7 +35,7 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
-from iostats.base.errors import JobStatsSyntaxError, NotReadable, one_line
+from iostats.base.errors import JobStatsSyntaxError, NotReadable, sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.lustre import stats
 from iostats.lustre.stats import Counter
@@ -336,7 +336,7 @@ def _as_text(raw: bytes) -> str:
     # in it what one that cannot be printed is written as, its backslash is written so, too.
     if b"\\x" in raw:
         raw = _LIKE_AN_ESCAPE.sub(rb"\\x5c", raw)
-    return one_line(raw.decode("utf-8", "backslashreplace"))
+    return sanitize(raw.decode("utf-8", "backslashreplace"))
 
 
 def _parse_ns(seconds: bytes, part: bytes | None) -> int:
@@ -345,7 +345,7 @@ def _parse_ns(seconds: bytes, part: bytes | None) -> int:
 
 def name_counter(name: bytes, unit: bytes) -> tuple[str, str]:
     """Return (name, unit) as text, corrected where old releases print other words."""
-    text, measured = name.decode("ascii"), one_line(unit.decode("ascii", "backslashreplace"))
+    text, measured = name.decode("ascii"), sanitize(unit.decode("ascii", "backslashreplace"))
     if measured == "bytes" and text in ("read", "write"):      # OST of 2.5
         text += "_bytes"
     elif text in ("read_bytes", "write_bytes"):                # MDT of 2.11 and 2.12: "reqs"

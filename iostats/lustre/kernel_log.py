@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 
 EVICTED, CONNECTION_LOST, CONNECTION_RESTORED = "evicted", "connection_lost", "connection_restored"
@@ -293,7 +293,7 @@ def parse_message(record: LogRecord) -> Message | None:
     if head is None:
         return None
     if not text.isprintable():
-        text = one_line(text)
+        text = sanitize(text)
         head = _HEAD.match(text) or head
     label, code, pid, place = head.groups("")
     message_text = text[head.end():].rstrip()

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 
 BACKEND_ERROR, READ_ONLY, POOL_SUSPENDED = "backend_error", "read_only", "pool_suspended"
@@ -137,8 +137,8 @@ def parse_message(text: str) -> SystemMessage | None:
     for kind, form in _compiled[start]:
         match = form.fullmatch(text)
         if match:
-            device = one_line(match["device"])
+            device = sanitize(match["device"])
             if kind == OUT_OF_MEMORY:
                 text = f"killed {device}, out of memory ({int(match['anon_kb']) // 1024} MiB)"
-            return SystemMessage(kind, device, one_line(text)[:_LONGEST_TEXT])
+            return SystemMessage(kind, device, sanitize(text)[:_LONGEST_TEXT])
     return None

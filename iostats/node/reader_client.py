@@ -18,7 +18,7 @@ import sys
 import time
 
 from iostats.base import strict_json
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.lustre.paths import File
 from iostats.totals.snapshot import explain_code
 
@@ -46,7 +46,7 @@ def fill_files(files: list[File], refused: Container[int], path: str,
     try:
         answer = ask(path)
     except ReaderError as error:
-        emit(f"reader {path}: {one_line(error)}; continuing without")
+        emit(f"reader {path}: {sanitize(error)}; continuing without")
         return files, set()
     completed: list[File] = []
     gave: set[str] = set()

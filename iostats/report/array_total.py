@@ -15,7 +15,7 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.text import cut
 from iostats.base.units import format_amount, format_count, format_duration, format_range
@@ -142,7 +142,7 @@ def _format_findings(records: Sequence[Record], config: Config, screen: Screen,
         common.append(worst._replace(
             number=f"{len(group):,} of {format_count(len(records), kind)}; most in {job}: "
                    f"{worst.number}"))
-    return list_findings(common, "", config.labels, one_line, screen.form == MARKDOWN, screen.width)
+    return list_findings(common, "", config.labels, sanitize, screen.form == MARKDOWN, screen.width)
 
 
 def _format_bounds(records: list[Record], is_low: bool, config: Config,
@@ -179,7 +179,7 @@ def _format_parts(records: list[Record], config: Config, screen: Screen,
     """Make the table with a row for each part and file system."""
     is_markdown, rows = screen.form == MARKDOWN, []
     for record in sorted(records, key=lambda record: record.job.started or 0.0):
-        name = one_line(cut(record.job.command or record.job.id, _LONGEST_PART))
+        name = sanitize(cut(record.job.command or record.job.id, _LONGEST_PART))
         took = record.job.elapsed_s
         for fs in select_file_systems(record, config):
             sums = [_add_up([record], fs.name, number, _is_shared(record),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.units import ISO_TIME, describe_duration, format_moment
 from iostats.load.columns import wrap_text
 from iostats.lustre.capacity import BYTES
@@ -206,4 +206,4 @@ def _format_time_left(seconds: float) -> str:
 
 
 def _note(text: str, width: int | None) -> Sequence[str]:
-    return wrap_text(one_line(f"note: {text}"), width)
+    return wrap_text(sanitize(f"note: {text}"), width)

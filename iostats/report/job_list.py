@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional, TypedDict
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.units import ISO_TIME, format_bounds, format_moment
 from iostats.report import listing
 from iostats.report.job_fields import (
@@ -98,7 +98,7 @@ def format_note(row: ListedJob) -> str:
     elif not row["source"]:
         remarks.append("no report")
         if row.get("by_node_why"):
-            remarks.append(one_line(row["by_node_why"]))
+            remarks.append(sanitize(row["by_node_why"]))
     if not row["final"]:
         remarks.append("not final")
     elif row["source"] == SERVERS and row["lower_bound"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.text import cut, draw_bars, measure_width, pad
 from iostats.base.units import format_amount, format_bytes, format_count, format_rate
 from iostats.lustre.metric_meanings import OPERATIONS
@@ -171,7 +171,7 @@ def _make_texts_safe(value: Any, show: Callable[[str], str]) -> Any:
 
 
 def _escape_for_terminal(text: str) -> str:
-    return one_line(text)
+    return sanitize(text)
 
 
 def _escape_for_markdown(text: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import UsageError, one_line
+from iostats.base.errors import UsageError, sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.text import cut, measure_width, pad
 from iostats.base.units import (
@@ -144,9 +144,9 @@ def format_words(value: object, kind: str) -> str | None:
     if value is None or value == "" or value == []:
         return "-"
     if kind == "text":
-        return one_line(str(value))
+        return sanitize(str(value))
     if isinstance(value, list):
-        return one_line(",".join(map(str, value)))
+        return sanitize(",".join(map(str, value)))
     if kind == "yes":
         return "yes" if value else "no"
     if kind == "time":

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.units import format_bounds
 from iostats.load.amounts import CLIENT_METRICS
 from iostats.load.columns import wrap_text
@@ -118,7 +118,7 @@ def format_cell(row: Row, field: Field, how: NumberForm = AS_FITS) -> str:
     """
     value = row[field.name]
     if field.name == "notes" and isinstance(value, list) and value:
-        return one_line("; ".join(map(str, value)))
+        return sanitize("; ".join(map(str, value)))
     words = format_words(value, field.kind)
     if words is not None:
         return words
@@ -148,6 +148,6 @@ def list_notes(rows: Sequence[ListedNode], width: int | None) -> Iterator[str]:
         more = len(nodes) - _MOST_NAMED
         of_all = len(nodes) == len({row["node"] for row in rows}) > 1
         affected = "all nodes" if of_all else f"{named}{f' and {more} more' if more > 0 else ''}"
-        yield from wrap_text(one_line(
+        yield from wrap_text(sanitize(
             f"note: {why}: lower bounds (>=) of {affected}" if is_low else
             f"note: {affected}: {why}"), width)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.units import ISO_TIME, describe_duration, format_duration, format_moment
 from iostats.load.columns import wrap_text
 from iostats.report.listing import Field, FieldTable, as_number, format_words
@@ -117,7 +117,7 @@ def format_cell(row: Row, field: Field) -> str:
     """The text of a field of a row, for people."""
     value = row[field.name]
     if field.name == "targets" and isinstance(value, list) and len(value) > 1:
-        return one_line(f"{len(value)} of {row['file_system']}")
+        return sanitize(f"{len(value)} of {row['file_system']}")
     return format_exact_cell(row, field)
 
 
@@ -182,4 +182,4 @@ def _describe_progress(recovery: Recovery | None, age_s: float) -> str:
 
 
 def _wrap_note(text: str, width: int | None) -> Sequence[str]:
-    return wrap_text(one_line(f"note: {text}"), width)
+    return wrap_text(sanitize(f"note: {text}"), width)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.text import cut, draw_share_bar, measure_width, wrap
 
@@ -41,7 +41,7 @@ class Drawn(str):
 
 def paint_text(screen: Screen, style: str, text: str) -> str:
     """Return `text` made safe, in a style; "" for none; the blanks around it stay as they are."""
-    text = one_line(text)
+    text = sanitize(text)
     inner = text.strip(" ")
     if screen.paint is None or not style or not inner:
         return text
@@ -68,7 +68,7 @@ def draw_bar(screen: Screen, share: float, width: int) -> str:
 def draw_rule(screen: Screen, text: str) -> Drawn:
     """A line across the screen with a heading in it."""
     line = "-" if screen.is_ascii else "─"
-    text = cut(one_line(text), max(1, screen.width - 8))
+    text = cut(sanitize(text), max(1, screen.width - 8))
     left = line * max(0, screen.width - 4 - measure_width(text))
     return Drawn(f"{line * 2} {paint_text(screen, HEADING, text)} {left}")
 
@@ -81,7 +81,7 @@ def finish_lines(parts: Sequence[str], screen: Screen) -> list[str]:
             if isinstance(part, Drawn):
                 lines.append(line)
                 continue
-            line = one_line(line)
+            line = sanitize(line)
             is_short = screen.form == MARKDOWN or measure_width(line) <= screen.width
             style = _find_style(line)
             lines += [paint_text(screen, style, text)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _MARKS = ((">=", "may be too low"), ("<=", "may be too high"), ("~", "may be either"),
           ("-", "unknown"))
-_FILLER = "\ue000"              # which no text has that is fit for a terminal: errors.one_line
+_FILLER = "\ue000"              # which no text has that is fit for a terminal: errors.sanitize
 _TABLEFMT = {GRID: "grid", PLAIN: "plain", MARKDOWN: "pipe"}
 _LEAST_TEXT = 16                # columns of a text that is broken into lines
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 
 POLL_EVERY_S = 0.02
 _ENDED_WITHIN_S = 10.0          # for a launcher, after all nodes have reported
@@ -111,7 +111,7 @@ class Nodes:
         """Log a line from a node or a launcher: of a thousand nodes with one error, a few lines."""
         self._line_count += 1
         if self._line_count <= _MAX_LINES:
-            self._log_line(one_line(line[:_MAX_LINE_CHARACTERS]))
+            self._log_line(sanitize(line[:_MAX_LINE_CHARACTERS]))
 
     async def _launch(self, role: str) -> None:
         self._running = []

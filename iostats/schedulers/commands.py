@@ -106,7 +106,7 @@ def get_label(record: Mapping[str, object], *keys: str) -> str:
     for key in keys:
         value = record.get(key)
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            text = errors.one_line(str(value).strip())
+            text = errors.sanitize(str(value).strip())
             if text:
                 return text
     return ""

@@ -20,7 +20,7 @@ import os
 import time
 
 from iostats.base import private_files
-from iostats.base.errors import StateError, one_line
+from iostats.base.errors import StateError, sanitize
 from iostats.base.ids import Target
 from iostats.node import identity as this_node
 from iostats.storage import client_state
@@ -203,10 +203,10 @@ class Clients:
             part["why"] = part["why"] or reading.why
             if reading.bad:
                 self._emit(f"{key[0]}-{name}: {reading.bad} of the exports could not be read, the "
-                           f"first: {one_line(reading.why)}", (key, "bad"))
+                           f"first: {sanitize(reading.why)}", (key, "bad"))
         if why:
             part["unreadable"][name] = why[:LONGEST_WHY]
-            self._emit(f"{key[0]}-{name}: its exports cannot be read: {one_line(why)}", (key, "no"))
+            self._emit(f"{key[0]}-{name}: its exports cannot be read: {sanitize(why)}", (key, "no"))
         else:
             part["targets"].append(name)
             if not was_read and table.read_from < at:       # it could not be read before

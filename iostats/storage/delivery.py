@@ -25,7 +25,7 @@ import time
 
 from iostats.base import private_files
 from iostats.base.disk_queue import Spool
-from iostats.base.errors import ConfigError, IostatsError, NotDelivered, StateError, one_line
+from iostats.base.errors import ConfigError, IostatsError, NotDelivered, StateError, sanitize
 from iostats.storage.schedule import ServerClock
 from iostats.wire import auth, client, protocol
 from iostats.wire.messages.clients_encoder import find_method
@@ -250,10 +250,10 @@ class Delivery:
         if isinstance(answer, dict) and answer.get("taken") is True:
             if answer.get("left_out"):
                 self._emit(f"{self._receiver} has left out: "
-                           f"{one_line(answer['left_out'])[:LONGEST_WHY]}")
+                           f"{sanitize(answer['left_out'])[:LONGEST_WHY]}")
             return ACCEPTED
         why = answer.get("why", "") if isinstance(answer, dict) else answer
-        why = f"{self._receiver} asks for a full sweep: {one_line(why)[:LONGEST_WHY]}"
+        why = f"{self._receiver} asks for a full sweep: {sanitize(why)[:LONGEST_WHY]}"
         self.refused = why
         self._emit(why, "".join(c for c in why if not c.isdigit()))
         return UNKNOWN

@@ -16,7 +16,7 @@ import time
 
 from iostats import __version__
 from iostats.base import private_files
-from iostats.base.errors import ConfigError, IostatsError, StateError, one_line
+from iostats.base.errors import ConfigError, IostatsError, StateError, sanitize
 from iostats.etcd.answers import EtcdAway, EtcdRefused
 from iostats.etcd.client import Away, Back, Changes, Loaded, Stop, from_config
 from iostats.storage import settings
@@ -126,7 +126,7 @@ class FollowedSettings:
                         f"internal error; please report: {error!r}")
                 if text != logged:
                     logged = text
-                    self._emit(f"settings: {one_line(text)}; what is in force stays")
+                    self._emit(f"settings: {sanitize(text)}; what is in force stays")
                 self._ended.wait(_AGAIN_S)
 
     def _connect_etcd(self) -> Etcd:
@@ -137,7 +137,7 @@ class FollowedSettings:
         for news in etcd.follow(key, self._ended, _ASK_EVERY_S):
             if isinstance(news, Away):
                 is_away = True
-                self._emit(f"settings: {one_line(news.why)}; what is in force stays")
+                self._emit(f"settings: {sanitize(news.why)}; what is in force stays")
             elif isinstance(news, Back):
                 if is_away:
                     self._emit("settings: etcd answers again")

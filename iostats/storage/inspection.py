@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.private_files import read_text
 from iostats.events.gather import Gathering
@@ -60,15 +60,15 @@ def scan_events(root: str, config: Config) -> ReadableEvents:
 def describe_events(scan: ReadableEvents) -> str:
     """Describe the events for a line of `harvest --list`, and for the doctor."""
     log = (f"kernel log: {scan.source}" if scan.source != "none" else
-           f"kernel log not read: {one_line(scan.why)}")
+           f"kernel log not read: {sanitize(scan.why)}")
     if scan.targets is None:
-        return f"{log}; targets not read: {one_line(scan.unread)}"
+        return f"{log}; targets not read: {sanitize(scan.unread)}"
     recoveries, of = scan.recoveries
     evictions = (f"eviction_count of {scan.evictions} of {scan.targets}" if scan.evictions else
                  "no eviction_count (2.16 on): evictions by the log alone")
     return (f"{log}; health_check: {scan.health or 'not read'}; recovery_status of {recoveries} of "
             f"{of} targets; {evictions}"
-            + (f"; not read: {one_line(scan.unread)}" if scan.unread else ""))
+            + (f"; not read: {sanitize(scan.unread)}" if scan.unread else ""))
 
 
 def explain_unread_log(process: int, proc: str = "/proc") -> str:
@@ -140,6 +140,6 @@ def describe_exports(target: LocalTarget) -> str:
     """Describe the exports for a line of `harvest --list`."""
     scanned = scan_exports(target)
     if scanned.clients is None:
-        return f"exports not readable: {one_line(scanned.why)}"
+        return f"exports not readable: {sanitize(scanned.why)}"
     return (f"{scanned.clients} client{'' if scanned.clients == 1 else 's'}"
-            + (f", {scanned.bad} not understood: {one_line(scanned.why)}" if scanned.bad else ""))
+            + (f", {scanned.bad} not understood: {sanitize(scanned.why)}" if scanned.bad else ""))

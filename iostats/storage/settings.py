@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 
 from iostats.base import private_files, strict_json
-from iostats.base.errors import StateError, one_line
+from iostats.base.errors import StateError, sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.options import RUN_TIME_OPTIONS
 
@@ -98,16 +98,16 @@ def find_group(document: bytes | None, node: str) -> GroupSettings:
             raise ValueError("expected a name and settings")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise WrongSettings("expected what `iostats ldms load` wrote, got "
-                            f"{one_line(repr(document[:60]))}", revision) from None
+                            f"{sanitize(repr(document[:60]))}", revision) from None
     check_values(settings, revision)
-    return GroupSettings(revision, one_line(name)[:_LONGEST_NAME], settings)
+    return GroupSettings(revision, sanitize(name)[:_LONGEST_NAME], settings)
 
 
 def check_values(settings: Mapping[str, object], revision: int | None = None) -> dict[str, object]:
     """Return {"section.key": value} of these texts; WrongSettings at the first wrong one."""
     values = {}
     for name, text in settings.items():
-        shown = one_line(str(name))[:_LONGEST_NAME]
+        shown = sanitize(str(name))[:_LONGEST_NAME]
         option = RUN_TIME_OPTIONS.get(name)
         if option is None:
             raise WrongSettings(f"{shown}: expected one of {' '.join(RUN_TIME_OPTIONS)}", revision)
@@ -117,7 +117,7 @@ def check_values(settings: Mapping[str, object], revision: int | None = None) ->
             values[name] = option.check(text)
         except ValueError:
             raise WrongSettings(f"{shown}: expected {option.expected}, got "
-                                f"{one_line(repr(text))[:100]}", revision) from None
+                                f"{sanitize(repr(text))[:100]}", revision) from None
     return values
 
 
@@ -142,7 +142,7 @@ def load_settings(path: str, place: str) -> GroupSettings:
         raise StateError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{path}: expected the settings that an agent stored, got something else "
-                         f"({one_line(repr(error))[:100]})") from None
+                         f"({sanitize(repr(error))[:100]})") from None
 
 
 def store_settings(path: str, place: str, settings: GroupSettings) -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple, Optional, TypeVar, Union
 
 import msgspec
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.logs import FIELDS
 from iostats.store.database import upsert
 from iostats.store.record_store import Store
@@ -169,9 +169,9 @@ class SweepStore:
         """
         columns, body = _ROWS[table]
         log.error("%s: %s of %s: %s; put aside (table damaged)", self.path, _IN_WORDS[table],
-                  one_line("-".join(map(str, key))), one_line(str(error))[:300],
+                  sanitize("-".join(map(str, key))), sanitize(str(error))[:300],
                   extra={name: value for name, value in zip(columns, key) if name in FIELDS})
-        why, row = one_line(str(error))[:300], " ".join(map(str, key))
+        why, row = sanitize(str(error))[:300], " ".join(map(str, key))
         where = " AND ".join(f"{column} IS NULL" if value is None else f"{column} = ?"
                              for column, value in zip(columns, key))
         key = [value for value in key if value is not None]

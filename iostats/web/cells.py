@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup, escape
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.report.listing import NUMBERS, Field
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def shorten(text: str, max_length: int = MAX_LENGTH) -> Markup:
     A text, cut if it is long; characters that are invisible, or change the direction, are made
     visible.
     """
-    text = one_line(text)
+    text = sanitize(text)
     if len(text) <= max_length:
         return escape(text)
     return Markup('<span title="%s">%s…</span>') % (

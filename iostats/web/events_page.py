@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from markupsafe import Markup
 
-from iostats.base.errors import UsageError, one_line
+from iostats.base.errors import UsageError, sanitize
 from iostats.base.job_id import check_batch_job
 from iostats.base.units import format_count, format_moment
 from iostats.events.event import format_event, from_json
@@ -99,7 +99,7 @@ def make_params(q: PageQuery, now: float, limit: int) -> EventsParams:
 def _decode_event(form: dict[str, Any]) -> tuple[Event, dict[str, str]]:
     """Return (Event, {NID: node})."""
     event = from_json(form)
-    return event, dict(zip(event.clients, map(one_line, form.get("clients_names", ()))))
+    return event, dict(zip(event.clients, map(sanitize, form.get("clients_names", ()))))
 
 
 def _make_cells(event: Event, names: dict[str, str], visit: Visit) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from iostats.base.errors import UsageError, one_line
+from iostats.base.errors import UsageError, sanitize
 from iostats.base.units import format_moment
 from iostats.load.time_lines import compute_rates, count_intervals, has_lower_bounds, parse_line
 from iostats.report.charts import as_table, svg
@@ -108,7 +108,7 @@ def _make_page(visit: Visit, name: str, rights: Rights, times: tuple[float, floa
     q, (since, until) = visit.query, times
     at = {"since": f"uts{int(since)}", "until": f"uts{int(until)}"}
     return visit.page(
-        "file_system.html", one_line(visit.labels.get(name, name))[:60], "fs", rights=rights,
+        "file_system.html", sanitize(visit.labels.get(name, name))[:60], "fs", rights=rights,
         name=name,
         why=why, q={"since": q.text("since"), "until": q.text("until")},
         spans=[(words, q.link(since=text, until=None),
@@ -156,7 +156,7 @@ def make_figure(title: str, line: Line | None, ident: str,
     if not panels:
         return None
     axis = TimeAxis(line.began - since, line.every_s, count, since, 0.0, until - since)
-    chart = Chart(title=one_line(title), axis=axis, panels=panels, about=(
+    chart = Chart(title=sanitize(title), axis=axis, panels=panels, about=(
         f"Rates by the storage servers' counts, in intervals of {line.every_s:g} s; a gap is "
         f"a time without data."))
     headings, rows, more = as_table.make_rows(chart)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.job_id import check_job_id
 from iostats.base.units import format_moment
 from iostats.load.time_lines import parse_history
@@ -100,7 +100,7 @@ def _report(visit: Visit, form: Record, runs: list[Record], rights: Rights) -> R
                        visit.query.link(run=run.job.attempt or 0),
                        run is form) for run in runs[-_MAX_RUNS:]] if len(runs) > 1 else []
     return visit.page(
-        "job.html", f"Job {one_line(shown_as)[:60]}", "", rights=rights, sections=sections,
+        "job.html", f"Job {sanitize(shown_as)[:60]}", "", rights=rights, sections=sections,
         links=links,
         runs=other_runs,
         downloads=[(kind.upper(), visit.query.link(format=kind)) for kind in _FILES],
@@ -140,7 +140,7 @@ def _make_comparison_page(visit: Visit, form: Record, second_job: str,
         if not records:
             raise PageError(404, f"no job {second_job} that you may see is known here")
         last = max(records, key=lambda record: record.job.attempt or 0)
-        names = [one_line(record.job.id) for record in (last, form)]
+        names = [sanitize(record.job.id) for record in (last, form)]
         if names[0] == names[1]:
             names = [f"{name} (run {(record.job.attempt or 0) + 1})"
                      for name, record in zip(names, (last, form))]
@@ -151,7 +151,7 @@ def _make_comparison_page(visit: Visit, form: Record, second_job: str,
     return visit.page(
         "compare.html", f"Jobs {names[0][:60]} and {names[1][:60]} compared", "", rights=rights,
         text=text, other=second_job, command=f"iostats diff {names[0]} {names[1]}",
-        links=[(f"Job {one_line(record.job.id)[:60]}", make_address(
+        links=[(f"Job {sanitize(record.job.id)[:60]}", make_address(
             f"{visit.base}/job/{quote_segment(record.job.id)}", cluster=_get_cluster(record)))
             for record in (last, form)])
 
@@ -208,7 +208,7 @@ def _make_links(visit: Visit, record: Record) -> list[tuple[str, str]]:
         links.append(("Other runs", make_address(
             f"{base}/jobs", name=record.batch.name[:128], user=job.user, since="now-30days",
             runs="on")))
-    return [(one_line(text)[:80], to) for text, to in links]
+    return [(sanitize(text)[:80], to) for text, to in links]
 
 
 def _make_parts_page(visit: Visit, name: str, rights: Rights) -> Response:
@@ -218,7 +218,7 @@ def _make_parts_page(visit: Visit, name: str, rights: Rights) -> Response:
     with check_format("a list of jobs"):
         parts = answer["jobs"]
         table = jobs_page.format_table(parts, visit)
-    return visit.page("parts.html", f"Job {one_line(name)[:60]}", "", rights=rights, rows=table,
+    return visit.page("parts.html", f"Job {sanitize(name)[:60]}", "", rights=rights, rows=table,
                       count=len(parts),
                       headings=jobs_page.make_plain_headings(),
                       about=f"{len(parts):,} parts: the tasks of an array, or the components of "
@@ -235,6 +235,6 @@ def _make_waiting_page(visit: Visit, name: str, rights: Rights) -> Response:
                  for job_waiting in waiting]
     if not lines:
         raise make_missing_error(name)
-    return visit.page("waiting.html", f"Job {one_line(name)[:60]}", "", rights=rights, lines=lines,
+    return visit.page("waiting.html", f"Job {sanitize(name)[:60]}", "", rights=rights, lines=lines,
                       name=name, every=max(10, round(max(0.0, min(
                           job_waiting["until"] for job_waiting in waiting) - time.time()) / 4)))

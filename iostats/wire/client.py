@@ -20,7 +20,7 @@ import socket
 import time
 
 from iostats.base import job_ports
-from iostats.base.errors import NotDelivered, UsageError, one_line
+from iostats.base.errors import NotDelivered, UsageError, sanitize
 from iostats.base.option_kinds import is_ip_address, split_host_port
 from iostats.wire import auth
 from iostats.wire import protocol as wire_protocol
@@ -410,7 +410,7 @@ class _Conversation:
             if code == wire_protocol.INTERNAL_ERROR:
                 # Its `hello` was authenticated; what fails now may also keep it from signing.
                 raise CannotStore(f"{self._host}: the server cannot store messages: "
-                                  f"{one_line(str(message))[:400]}")
+                                  f"{sanitize(str(message))[:400]}")
             raise _NotOurs(str(message))
         return answer.get("result"), is_proved
 

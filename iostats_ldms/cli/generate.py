@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from iostats.base.errors import DONE, UNREADABLE, StateError, UsageError, one_line
+from iostats.base.errors import DONE, UNREADABLE, StateError, UsageError, sanitize
 from iostats.base.input_files import format_input_name
 from iostats.base.private_files import write_atomically
 from iostats.cli.parser import make_parser, run_role, write_output
@@ -168,7 +168,7 @@ def _run(arguments: list[str] | None) -> int:
     _print_bounded([f"{stale}: no daemon of {format_input_name(path)} has this name; remove it if "
                     "no ldmsd reads it"
                     for stale in done.stale])
-    write_output([f"{one_line(options.output)}: {count_noun(len(files), 'configuration file')} for "
+    write_output([f"{sanitize(options.output)}: {count_noun(len(files), 'configuration file')} for "
                   f"LDMS "
                   f"{dialect.release}: {done.written:,} written, {done.unchanged:,} unchanged\n"])
     return DONE
@@ -184,6 +184,6 @@ def _require_daemon(name: str, description: Description) -> str:
 def _print_bounded(lines: list[str]) -> None:
     """Print up to _MOST_LINES lines on standard error."""
     for line in lines[:_MOST_LINES]:
-        print(f"iostats: {one_line(line)}", file=sys.stderr)
+        print(f"iostats: {sanitize(line)}", file=sys.stderr)
     if len(lines) > _MOST_LINES:
         print(f"iostats: and {len(lines) - _MOST_LINES} more lines", file=sys.stderr)

@@ -8,7 +8,7 @@ import asyncio
 
 from iostats.base import config as site
 from iostats.base.config import Config
-from iostats.base.errors import DONE, UNREADABLE, UsageError, one_line
+from iostats.base.errors import DONE, UNREADABLE, UsageError, sanitize
 from iostats.cli.parser import make_parser, run_role, write_output
 from iostats_ldms.cli import sources
 from iostats_ldms.cli.check import read_description_file
@@ -54,7 +54,7 @@ def format_plan(service: Service, with_all: bool) -> list[str]:
     total = reached = 0
     for name, daemon in fleet.daemons.items():
         if not daemon.is_up:
-            result.append([f"{name}: {daemon.state}: {one_line(daemon.why)}"])
+            result.append([f"{name}: {daemon.state}: {sanitize(daemon.why)}"])
             continue
         reached += 1
         commands = [command for _, command in fleet.plan_commands(name) if not command.is_probe]
@@ -66,7 +66,7 @@ def format_plan(service: Service, with_all: bool) -> list[str]:
                 producer = dict(command.statement.attributes).get("name") or ""
                 collector = fleet.find_collector(producer, name) \
                     if command.statement.verb == "prdcr_start" else ""
-                lines.append(one_line(f"    {format_statement(command.statement)}   # {command.why}"
+                lines.append(sanitize(f"    {format_statement(command.statement)}   # {command.why}"
                                       + (f", after {collector} has stopped it"
                                          if collector else "")))
             if len(shown) < len(commands):

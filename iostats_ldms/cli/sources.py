@@ -10,7 +10,7 @@ import socket
 
 from iostats.base import config as site
 from iostats.base.config import Config
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.input_files import format_input_name
 from iostats.cli.parser import print_message
 from iostats.etcd.client import Etcd, from_config
@@ -58,4 +58,4 @@ def find_current_user() -> str:
         user = getpass.getuser()
     except (OSError, KeyError):                            # an id without a name
         user = str(os.getuid())
-    return one_line(f"{user}@{socket.gethostname().partition('.')[0]}")
+    return sanitize(f"{user}@{socket.gethostname().partition('.')[0]}")

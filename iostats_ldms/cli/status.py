@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from iostats.base import strict_json
-from iostats.base.errors import DONE, IostatsError, one_line
+from iostats.base.errors import DONE, IostatsError, sanitize
 from iostats.cli.parser import get_terminal_width, make_parser, run_role, write_output
 from iostats.etcd.client import Etcd, EtcdAway
 from iostats.events.event import as_json
@@ -80,10 +80,10 @@ def read_cluster(etcd: Etcd, described: DescriptionCache) -> ClusterStatus:
         try:
             groups.append(decode_status(result.value))
         except (ValueError, IostatsError) as error:
-            unread.append(f"{one_line(result.key)[:_LONGEST]}: {error}")
+            unread.append(f"{sanitize(result.key)[:_LONGEST]}: {error}")
     groups += _make_unreported(etcd, revision, described, {item.group for item in groups}, unread)
     groups.sort(key=lambda item: (item.role == AGGREGATOR, item.level, item.group))
-    owners = {_get_name(result.key): one_line(result.value.decode("utf-8", "replace"))[:_LONGEST]
+    owners = {_get_name(result.key): sanitize(result.value.decode("utf-8", "replace"))[:_LONGEST]
               for result in etcd.range(etcd.below("owners"))[0]}
     return ClusterStatus(etcd.prefix, revision, groups, owners,
                          dict(_read_objects(etcd, "instances", unread)),
@@ -100,10 +100,10 @@ def _make_unreported(etcd: Etcd, revision: Revision | None, described: Descripti
         result = described.groups(etcd, revision)
     except (published.DescriptionUnavailable, DescriptionError) as error:
         unread.append(f"groups without a status are unknown: "
-                      f"{one_line(error)[:_LONGEST]}")
+                      f"{sanitize(error)[:_LONGEST]}")
         return []
-    return [GroupStatus(one_line(name), kind.role, kind.level, unlisted=kind.daemons)
-            for name, kind in result.items() if one_line(name) not in reported]
+    return [GroupStatus(sanitize(name), kind.role, kind.level, unlisted=kind.daemons)
+            for name, kind in result.items() if sanitize(name) not in reported]
 
 
 def _read_objects(etcd: Etcd, directory: str, unread: list[str]) -> Iterator[tuple[str, Any]]:
@@ -113,13 +113,13 @@ def _read_objects(etcd: Etcd, directory: str, unread: list[str]) -> Iterator[tup
             if not isinstance(value, dict):
                 raise ValueError("expected an object")
         except (ValueError, RecursionError) as error:
-            unread.append(f"{one_line(result.key)[:_LONGEST]}: {one_line(error)[:_LONGEST]}")
+            unread.append(f"{sanitize(result.key)[:_LONGEST]}: {sanitize(error)[:_LONGEST]}")
         else:
             yield _get_name(result.key), value
 
 
 def _get_name(key: str) -> str:
-    return one_line(Etcd.last_part(key))[:_LONGEST]
+    return sanitize(Etcd.last_part(key))[:_LONGEST]
 
 
 WATCH_EVERY_S = 2.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Optional
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats_ldms.description.host_lists import fold
 from iostats_ldms.description.model import Description, format_config_line
 from iostats_ldms.description.values import format_interval
@@ -57,7 +57,7 @@ def _compare_section(section: str, old: Mapping[str, object],
             same.setdefault(("~", _describe_difference(old[name], thing)), []).append(name)
     for (sign, text), names in same.items():
         lines.append(f"{sign} {_format_names(section, names)}{': ' * bool(text)}{text}")
-    return [_truncate(one_line(line), _MAX_LINE) for line in lines]
+    return [_truncate(sanitize(line), _MAX_LINE) for line in lines]
 
 
 def _format_names(section: str, names: list[str]) -> str:

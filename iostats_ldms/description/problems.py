@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from iostats.base.errors import IostatsError, one_line
+from iostats.base.errors import IostatsError, sanitize
 
 MOST_PROBLEMS = 20                 # of a file: what follows a wrong name is wrong too
 _LONGEST_TEXT = 300
@@ -29,7 +29,7 @@ class Problem:
         "FILE:23:7: plugins.mem1.interval: expected 20s, got 'soon'"
         """
         path = f"{self.path}: " if self.path else ""
-        return one_line(f"{name}:{self.line}:{self.column}: {path}{self.text}")
+        return sanitize(f"{name}:{self.line}:{self.column}: {path}{self.text}")
 
 
 class DescriptionError(IostatsError):
@@ -96,5 +96,5 @@ def quote(text: str) -> str:
 
 
 def _truncate(text: str) -> str:
-    text = one_line(text)
+    text = sanitize(text)
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT - 3] + "..."

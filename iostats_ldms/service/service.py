@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from iostats.base.errors import ConfigError, IostatsError, one_line
+from iostats.base.errors import ConfigError, IostatsError, sanitize
 from iostats_ldms.control import queries
 from iostats_ldms.control.authentication import load_authentication
 from iostats_ldms.control.connection import Connection
@@ -290,7 +290,7 @@ class Service:
         """Report an event, unless its group is owned by another instance."""
         if group and not self._is_ours(group):
             return
-        self.on_event(ServiceEvent(kind, group, daemon, one_line(text), time.time(), count))
+        self.on_event(ServiceEvent(kind, group, daemon, sanitize(text), time.time(), count))
 
     # ---- helpers
 
@@ -425,10 +425,10 @@ class DaemonReconciler:
             except ControlError as failure:
                 error = failure
             except IostatsError as failure:     # an invalid answer
-                error = ProtocolError(connection.where, one_line(str(failure)))
+                error = ProtocolError(connection.where, sanitize(str(failure)))
             except Exception as failure:
                 error = ProtocolError(connection.where, "internal error; please report: "
-                                      + one_line(repr(failure)))
+                                      + sanitize(repr(failure)))
             finally:
                 connection.close()
             if isinstance(error, NoAnswer):
@@ -460,7 +460,7 @@ class DaemonReconciler:
         is_uncontrollable, is_unreachable = isinstance(error, _RUNS), isinstance(error, Unreachable)
         if state == DOWN and not is_uncontrollable and not is_unreachable:
             self._is_another = True
-        why = one_line(str(error)) if error else "the connection was lost"
+        why = sanitize(str(error)) if error else "the connection was lost"
         self.service.mark_lost(self.name, state, why, is_uncontrollable, is_unreachable)
 
     async def _manage(self, connection: Connection) -> ControlError | None:
@@ -521,7 +521,7 @@ class DaemonReconciler:
         beyond = self.service.fleet.list_impossible(self.name)
         self.is_reconciled = not commands and not beyond
         self.wrong = [*beyond,
-                      *(one_line(f"{format_statement(command.statement)[:160]} ({command.why})")
+                      *(sanitize(f"{format_statement(command.statement)[:160]} ({command.why})")
                         for _, command in commands[:5])][:5]
         if not commands:
             self._refused.clear()
@@ -543,7 +543,7 @@ class DaemonReconciler:
                     return accepted or (-1 if refused else 0)
         # The description has not changed: the daemon was changed by hand.
         if by_hand and accepted and self.service.is_stable():
-            self.service.report(CORRECTED, due[0][0], self.name, one_line(
+            self.service.report(CORRECTED, due[0][0], self.name, sanitize(
                 f"{self.name} was changed by hand; {accepted} "
                 f"command{'s' * (accepted != 1)} restored it: {first}"), accepted)
         return accepted or (-1 if refused else 0)
@@ -564,7 +564,7 @@ class DaemonReconciler:
         pause_s = min(max(2 * pause_s, 2.0), _LONGEST_PAUSE_S)
         self._refused[line] = (time.monotonic() + pause_s, pause_s)
         if pause_s == 2.0:
-            self.service.report(REFUSED, group, self.name, one_line(
+            self.service.report(REFUSED, group, self.name, sanitize(
                 f"{self.name} refused: {line[:200]}: errno {reply.errno} {reply.text[:200]}"
                 f"{daemon.release_hint}"))
         return False

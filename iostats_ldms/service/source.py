@@ -12,7 +12,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import IostatsError, one_line
+from iostats.base.errors import IostatsError, sanitize
 from iostats.base.input_files import format_input_name
 from iostats.etcd.client import Away, Back, Etcd, Stop
 from iostats_ldms.description.problems import DescriptionError
@@ -50,7 +50,7 @@ class EtcdSource:
     def _follow(self) -> None:
         for news in self._etcd.follow(self._etcd.key("current"), self._stop):
             if isinstance(news, Away):
-                self._log(f"etcd does not answer: {one_line(news.why)}; the description stays in "
+                self._log(f"etcd does not answer: {sanitize(news.why)}; the description stays in "
                           "force")
             elif isinstance(news, Back):
                 self._log("etcd answers again")
@@ -65,7 +65,7 @@ class EtcdSource:
             except IostatsError as error:
                 if str(error) != last_error:
                     last_error = str(error)
-                    self._log(f"the description cannot be read: {one_line(last_error)}")
+                    self._log(f"the description cannot be read: {sanitize(last_error)}")
                 self._stop.wait(_RETRY_S)
                 continue
             if result is None:
@@ -100,7 +100,7 @@ async def follow_file(path: str, service: Service, emit: Callable[[str], object]
         try:
             made = _parse_or_log(read_text(path), path, emit)
         except IostatsError as error:
-            emit(one_line(str(error)))
+            emit(sanitize(str(error)))
             continue
         if made is not None:
             service.describe(made, None)

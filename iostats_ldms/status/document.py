@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, Optional
 
 import msgspec
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.events.event import as_json, from_json
 from iostats_ldms.description.model import Description
 from iostats_ldms.service.reports import DaemonStatus
@@ -130,17 +130,17 @@ def decode_status(data: bytes) -> GroupStatus:
     try:
         status = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(one_line(error)[:_LONGEST_TEXT]) from None
+        raise ValueError(sanitize(error)[:_LONGEST_TEXT]) from None
     return msgspec.structs.replace(
-        status, group=one_line(status.group), instance=one_line(status.instance),
+        status, group=sanitize(status.group), instance=sanitize(status.instance),
         rows=tuple(msgspec.structs.replace(
-            row, name=one_line(row.name), why=one_line(row.why),
-            wrong=tuple(map(one_line, row.wrong))) for row in status.rows),
+            row, name=sanitize(row.name), why=sanitize(row.why),
+            wrong=tuple(map(sanitize, row.wrong))) for row in status.rows),
         events=tuple(from_json(event) for event in status.events[-MOST_EVENTS:]))
 
 
 def _truncate(text: str) -> str:
-    return one_line(text)[:_LONGEST_TEXT]
+    return sanitize(text)[:_LONGEST_TEXT]
 
 
 class GroupInfo(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.options import RUN_TIME_OPTIONS
 from iostats.base.text import cut, measure_width, pad
 from iostats.base.units import describe_duration
@@ -49,9 +49,9 @@ def _format_cluster(cluster: ClusterStatus, now: float, every: bool) -> Iterator
     if item is None and not cluster.trouble:
         yield f"{cluster.prefix}: no description was loaded yet: iostats ldms load FILE"
     elif item is not None:
-        note = f": {one_line(item.note)}" if item.note else ""
+        note = f": {sanitize(item.note)}" if item.note else ""
         yield (f"{cluster.prefix}: description {item.number}, loaded "
-               f"{format_time(item.at, now)} by {one_line(item.by)}{note}")
+               f"{format_time(item.at, now)} by {sanitize(item.by)}{note}")
     if not cluster.instances:
         yield "no instance of `iostats ldms run` is running: nothing is monitored"
     else:
@@ -213,4 +213,4 @@ def _format_number(value: int | None) -> str:
 
 
 def _format_text(value: Any, unknown: str = "-") -> str:
-    return unknown if value is None or value == "" else one_line(str(value))[:200]
+    return unknown if value is None or value == "" else sanitize(str(value))[:200]

@@ -659,7 +659,7 @@ def test_a_jobs_name_keeps_what_can_be_shown(name, shown):
     assert shown == slurm_forms.parse_squeue(squeue)["23"].name
     assert [shown] == [one.name for one in pbs.parse_json(json.dumps(
         {"Jobs": {"23.pbs01": {"Job_Name": name}}})).values()]
-    assert shown == errors.one_line(name) == errors.one_line(shown)
+    assert shown == errors.sanitize(name) == errors.sanitize(shown)
 
 
 # -- none ------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from iostats.base.config import Config
-from iostats.base.errors import describe_error, one_line
+from iostats.base.errors import describe_error, sanitize
 from iostats.base.ids import Nid, NodeName
 from iostats.base.private_files import open_regular
 from iostats.lustre.exports import is_server_itself, parse_nid
@@ -184,7 +184,7 @@ class NodeNames:
         self._was_read = True
         listed, wrong = parse_names(text, self._path)
         for line in wrong:
-            log.warning("%s", one_line(line))
+            log.warning("%s", sanitize(line))
         before, self._listed = self._listed, listed
         for nid in before.keys() | listed.keys():
             if nid in self._names and before.get(nid) != listed.get(nid):

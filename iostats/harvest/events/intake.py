@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 
 from iostats.base.config import Config
 from iostats.base.cooperative import run_to_end
-from iostats.base.errors import StateError, one_line
+from iostats.base.errors import StateError, sanitize
 from iostats.base.ids import Nid, NodeName
 from iostats.events.event import Event, as_json
 from iostats.events.kinds import CAUSES, KINDS
@@ -257,7 +257,7 @@ class SiteEvents:
 
     def _make_row(self, placed: Placed) -> dict[str, Any]:
         return {**as_json(placed.event), "place": placed.place,
-                "clients_names": [one_line(self.find_node(client))
+                "clients_names": [sanitize(self.find_node(client))
                                   for client in placed.event.clients]}
 
     def _redact_for_user(self, placed: Placed, parts: Sequence[JobPart]) -> Placed | None:

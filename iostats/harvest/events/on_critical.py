@@ -30,7 +30,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import ConfigError, one_line
+from iostats.base.errors import ConfigError, sanitize
 from iostats.events.event import as_json
 from iostats.events.kinds import SEVERITIES
 from iostats.harvest.events.followers import Follower
@@ -175,7 +175,7 @@ class OnCritical(Follower):
             process.returncode = 0                  # so that Popen does not complain
             return
         line = stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-        line = one_line(line)[:200]
+        line = sanitize(line)[:200]
         if is_late:
             raise _ProgramFailed(f"ended after {self._timeout_s:g} s, [events] "
                                  f"on_critical_timeout")

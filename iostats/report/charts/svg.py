@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from math import isfinite
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.text import cut
 from iostats.base.units import describe_duration, format_moment
 from iostats.report.charts import style
@@ -56,7 +56,7 @@ def draw_file(chart: Chart, source: str, units: str = "binary",
     """A whole SVG file, with its title above it and its `source` below."""
     theme = theme or style.LIGHT
     body, height = _draw_panels(chart, _ALONE, units)
-    source = "; ".join([one_line(source), *list_remarks(chart)])
+    source = "; ".join([sanitize(source), *list_remarks(chart)])
     wide, high = _LEFT + _ALONE + _RIGHT, _TOP + height + _BOTTOM
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -74,14 +74,14 @@ def draw_file(chart: Chart, source: str, units: str = "binary",
 
 def format_title(chart: Chart) -> str:
     """Format the chart's title, with its subject."""
-    return f"{chart.title}, {cut(one_line(chart.of), 60)}" if chart.of else chart.title
+    return f"{chart.title}, {cut(sanitize(chart.of), 60)}" if chart.of else chart.title
 
 
 def list_remarks(chart: Chart) -> list[str]:
     """List remarks below a chart, such as ["1: evicted scratch-OST0003, after 14 min"]."""
     axis = chart.axis
     at = None if isinstance(axis, NameAxis) else axis.at
-    remarks = [f"{number}: {cut(one_line(mark.text), 60)}, " + (
+    remarks = [f"{number}: {cut(sanitize(mark.text), 60)}, " + (
         f"after {describe_duration(mark.at_s)}" if at is None else
         format_moment(at + mark.at_s, "%H:%M:%S")) for number, mark in enumerate(chart.marks, 1)]
     grey = {curve.kind for panel in chart.panels for curve in panel.curves[:1]
@@ -101,7 +101,7 @@ def _is_wider(axis: TimeAxis | NameAxis) -> bool:
 
 def _escape_text(text: str) -> str:
     """Text that is safe in XML: no tag, no character that XML has not; cut."""
-    return escape(cut(one_line(text)[:_LONGEST_TEXT + 1], _LONGEST_TEXT))
+    return escape(cut(sanitize(text)[:_LONGEST_TEXT + 1], _LONGEST_TEXT))
 
 
 def _draw_panels(chart: Chart, wide: int | None, units: str) -> tuple[str, int]:
@@ -172,7 +172,7 @@ class _HorizontalScale:
                                        else
                                        "e" if share > 0.98 else "m")
             return
-        names = list(map(one_line, self._axis.names))
+        names = list(map(sanitize, self._axis.names))
         width = len(names) * (max(map(len, names), default=0) * _LETTER + _LETTER)
         if width <= (self._wide or _ROOM):
             for number, name in enumerate(names):
@@ -252,7 +252,7 @@ def _describe_panel(panel: Panel, place: _HorizontalScale, units: str) -> tuple[
     text = format_marked(panel, largest, units)
     axis = place._axis
     if isinstance(axis, NameAxis):
-        text = f"most: {cut(one_line(axis.names[-number]), _LONGEST)}, {text}"
+        text = f"most: {cut(sanitize(axis.names[-number]), _LONGEST)}, {text}"
         either = "~ " if panel.mark else ""
         even = panel.even and format_value(panel.even, panel.unit, units)
         return text, f"dashed line: even share, {either}{even}" if even else ""

@@ -14,7 +14,7 @@ import re
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.lustre.metrics import is_operation
 from iostats.node import sources
@@ -138,7 +138,7 @@ def read_numbers(form: Mapping[str, object], name: str, phase: str | None = None
                "notes": []},
         numbers, absent, unknown, _list_unknown(form),
         node_s / 3600 if node_s and is_whole else None,
-        {fs_name: one_line((labels or {}).get(fs_name) or _read_text(fs, "label") or fs_name)
+        {fs_name: sanitize((labels or {}).get(fs_name) or _read_text(fs, "label") or fs_name)
          for fs_name, fs in names.items()})
 
 
@@ -194,7 +194,7 @@ def _read_file_system(fs: Mapping[str, object],
         whole = sum(requests.values())
         bounds[REQUESTS] = Bounds(whole, inf if is_low else whole, COUNT)
     for target, number in requests.items() if not is_short else ():
-        bounds[f"{REQUESTS_TO}{one_line(target)}"] = Bounds(
+        bounds[f"{REQUESTS_TO}{sanitize(target)}"] = Bounds(
             number, inf if is_low else number, COUNT)
     for direction, _ in _TRANSFERS:
         most_us = _read_count(_read_object(_read_object(fs, "per_node"), f"{direction}_us"), "max")
@@ -223,7 +223,7 @@ def _read_file_system(fs: Mapping[str, object],
                 kind = (BYTES if name.endswith("_bytes") else
                         SECONDS if name.endswith("_us") else COUNT)
                 amount = number / 1e6 if kind == SECONDS else number
-                bounds[one_line(f"{format_metric_name(name)} ({title})")] = Bounds(
+                bounds[sanitize(f"{format_metric_name(name)} ({title})")] = Bounds(
                     0 if sources.is_upper_bound(source, name) else amount,
                     inf if is_low else amount, kind)
     return bounds, absent
@@ -268,7 +268,7 @@ def _read_operations(rows: Mapping[str, object], is_low: bool) -> dict[str, Boun
         if name == OTHERS or not isinstance(row, dict):
             continue
         count, seconds = _read_count(row, "count"), _read_count(row, "seconds")
-        name = one_line(name)
+        name = sanitize(name)
         calls, took = f"calls of {name}", f"time in {name}"
         if count is not None:
             bounds[calls] = Bounds(count_at_least(name, int(count)),
@@ -315,7 +315,7 @@ def _read_servers(fs: Mapping[str, object]) -> dict[str, Bounds]:
     for name, row in _read_object(fs, "operations").items():
         number = _read_count(row, "count") if isinstance(row, dict) and is_operation(name) else None
         if number is not None:
-            bounds[one_line(f"{name}, at the servers")] = Bounds(number, max(highest, number),
+            bounds[sanitize(f"{name}, at the servers")] = Bounds(number, max(highest, number),
                                                                  COUNT)
     return bounds
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.text import cut, measure_width
 from iostats.report.charts import style
 
@@ -42,7 +42,7 @@ def format_name(text: str, limit: int = _LONGEST_NAME) -> Markup:
     >>> format_name("abcdef", 4)
     Markup('<bdi class="long" title="abcdef">abc…</bdi>')
     """
-    shown = one_line(text)
+    shown = sanitize(text)
     if len(shown) <= limit and measure_width(shown) <= limit:
         if max(map(len, shown.split()), default=0) > _UNBROKEN:
             return Markup('<bdi class="long">{}</bdi>').format(shown)
@@ -59,7 +59,7 @@ def format_sentence(text: str) -> Markup:
 
 def wrap_label(text: str) -> str:
     """A name for an attribute."""
-    return cut(one_line(text)[:_LONGEST_TITLE], 2 * _LONGEST_NAME)
+    return cut(sanitize(text)[:_LONGEST_TITLE], 2 * _LONGEST_NAME)
 
 
 def format_moment(seconds: float | None) -> Markup:

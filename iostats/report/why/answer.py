@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iostats.base.errors import one_line
+from iostats.base.errors import sanitize
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.text import draw_bars, measure_width, pad, wrap
 from iostats.base.units import format_duration, format_percent
@@ -103,14 +103,14 @@ def format_answer(answer: WhyAnswer, screen: Screen, labels: dict[str, str],
     """The answer as lines for a screen; names in it are made safe."""
     width = max(_NARROWEST, min(screen.width, _WIDEST))
     result = [paint_text(screen, HEADING, line)
-              for line in wrap(one_line(_format_head(answer)), width)]
+              for line in wrap(sanitize(_format_head(answer)), width)]
     main = main_cause(answer.causes)
     if main:
         result += [paint_text(screen, MARK, line)
                    for line in wrap(format_headline_sentence(main), width)]
-    result += wrap(one_line(_describe_share(answer, labels)), width)
+    result += wrap(sanitize(_describe_share(answer, labels)), width)
     for text in time_on_disks.describe_times_beside_lustre(answer.record):
-        result += wrap(one_line(f"{text[0].upper()}{text[1:]}."), width)
+        result += wrap(sanitize(f"{text[0].upper()}{text[1:]}."), width)
     if not answer.causes:
         result += ["", *wrap(_NOTHING, width)]
     for number, cause in enumerate(answer.causes, 1):
@@ -118,15 +118,15 @@ def format_answer(answer: WhyAnswer, screen: Screen, labels: dict[str, str],
         result += _format_cause(number, cause, answer, screen, width)
     compared = _format_like_runs(answer.like, labels)
     if compared:
-        result += ["", *wrap(one_line(compared), width)]
+        result += ["", *wrap(sanitize(compared), width)]
     sources = answer.known
     text = f"Known from: {', '.join(sources.there) or 'nothing'}."
     if sources.missing:
         text += f"  Not used: {'; '.join(f'{source} ({why})' for source, why in sources.missing)}."
-    result += ["", *wrap(one_line(text), width)]
+    result += ["", *wrap(sanitize(text), width)]
     for note in answer.record.notes:
         if note.startswith(NOTE):
-            result += wrap(one_line(f"note: {note}"), width)
+            result += wrap(sanitize(f"note: {note}"), width)
     return result
 
 
@@ -191,7 +191,7 @@ def _describe_server_times(answer: WhyAnswer) -> str:
 def _format_cause(number: int, cause: Cause, answer: WhyAnswer, screen: Screen,
                   width: int) -> list[str]:
     indent = "   "
-    first, *more = wrap(one_line(f"{number}. {cause.text}"), width, indent)
+    first, *more = wrap(sanitize(f"{number}. {cause.text}"), width, indent)
     result = [paint_text(screen, HEADING, first),
               *(paint_text(screen, HEADING, line) for line in more)]
     if cause.kind != UNKNOWN:
@@ -201,7 +201,7 @@ def _format_cause(number: int, cause: Cause, answer: WhyAnswer, screen: Screen,
     if series:
         result += _draw_series(series, answer.period, screen, width - len(indent), indent)
     for line in cause.evidence:
-        result += [f"{indent}{part}" for part in wrap(f"- {one_line(line)}", width - len(indent))]
+        result += [f"{indent}{part}" for part in wrap(f"- {sanitize(line)}", width - len(indent))]
     return result
 
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Optional
 
 import msgspec
 
-from iostats.base.errors import WireError, one_line
+from iostats.base.errors import WireError, sanitize
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME
 from iostats.base.named_tuple import NamedTuple
 from iostats.totals.report_shapes import KnownShape, ReportShapes, ShapeSums, are_possible, head
@@ -172,7 +172,7 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
     if not -_MOST_SECONDS <= report.ended <= _MOST_SECONDS:
         raise WireError(protocol.INVALID_PARAMS, (
             f"expected `ended` less `clock_ahead_s` from -1e12 to 1e12, got {report.ended:g}"))
-    report.events_unseen = one_line(report.events_unseen)[:500]
+    report.events_unseen = sanitize(report.events_unseen)[:500]
     for event in report.events or ():
         tidy_event(event, report.node, report.clock_ahead_s)
 
@@ -183,10 +183,10 @@ def tidy_event(event: ReportedEvent, node: str, ahead_s: float) -> None:
     server's clock, by the `ahead_s` that the node's clock is ahead.
     """
     event.node = node
-    event.clients = [one_line(client)[:LONGEST_NODE_NAME] for client in event.clients]
+    event.clients = [sanitize(client)[:LONGEST_NODE_NAME] for client in event.clients]
     for name, longest in _LONGEST.items():      # it is decoded again, from the store
         text: str = getattr(event, name)
-        setattr(event, name, one_line(text)[:longest])
+        setattr(event, name, sanitize(text)[:longest])
     for name in ("time", "last", "over"):
         at: float | None = getattr(event, name)
         if at is not None:

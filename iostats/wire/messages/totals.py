@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 
 import msgspec
 
-from iostats.base.errors import WireError, one_line
+from iostats.base.errors import WireError, sanitize
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME, is_node_name
 from iostats.totals.job_totals import Totals
 from iostats.totals.reported_events import MOST_KEPT
@@ -160,7 +160,7 @@ class ReportedHead(_Array):
 
     def __post_init__(self) -> None:
         for name in ("kind", "cause", "file_system", "target", "message"):
-            setattr(self, name, one_line(getattr(self, name))[:500])
+            setattr(self, name, sanitize(getattr(self, name))[:500])
 
 
 class StoredEvent(_Array):
