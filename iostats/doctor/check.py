@@ -74,10 +74,10 @@ def as_text(checks: Iterable[Check]) -> str:
 def as_json(checks: Iterable[Check]) -> dict[str, object]:
     """
     Return {problems, checks} for `--json`.  `fix` is a command that fixes the problem, `check` one
-    that shows more; `mend` is either of them, for programs written for earlier releases.
+    that shows more.
     """
     checks = list(checks)
     return {"problems": sum(check.state == PROBLEM for check in checks),
             "checks": [{**check._asdict(), "fix": "" if is_read_only(check.fix) else check.fix,
-                        "check": check.fix if is_read_only(check.fix) else "", "mend": check.fix}
+                        "check": check.fix if is_read_only(check.fix) else ""}
                        for check in checks]}
