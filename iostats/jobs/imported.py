@@ -30,7 +30,7 @@ from iostats.base.units import format_amount
 from iostats.jobs.batch_facts import add_facts_to_record
 from iostats.jobs.open_jobs import AboutJob
 from iostats.report.job_summary import make_summary
-from iostats.server.job_server import make_totals_options
+from iostats.server.job_server import make_totals
 from iostats.store.record_store import Key
 from iostats.totals.job_totals import Totals
 from iostats.totals.record import ImportedFileSystem, ImportedRecord
@@ -182,7 +182,7 @@ def make_record(job: ImportedJob, key: Key, about: AboutJob, facts: Facts | None
         ost_operations=_find_amount(totals, name, "ost"),
         mdt_operations=_find_amount(totals, name, "mdt"),
         notes=list(_list_falls(totals, name))) for name in names]
-    record = add_facts_to_record(Totals(key.job, None, **make_totals_options(config)).record(), key,
+    record = add_facts_to_record(make_totals(config, key.job, None, Totals).record(), key,
                                  about, facts)
     return record.replaced(imported=ImportedRecord(
         tool=TOOL, began=job.began, ended=job.ended, file_systems=file_systems))

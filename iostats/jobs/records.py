@@ -34,7 +34,7 @@ from iostats.load import grouping
 from iostats.report import client_vs_server, header, node_sets
 from iostats.report.job_summary import make_summary, summarize_file_systems, summarize_targets
 from iostats.schedulers import commands as scheduler_commands
-from iostats.server.job_server import make_totals_options
+from iostats.server.job_server import make_totals
 from iostats.store.record_store import Key, report_damage
 from iostats.store.run_store import RunStore
 from iostats.totals import node_report
@@ -230,7 +230,7 @@ class Records:
 
         `other_facts`: {(scheduler, job, 0): Facts} of the jobs that its reports name.
         """
-        totals = Totals(key.job, job.expected, **make_totals_options(self._config))
+        totals = make_totals(self._config, key.job, job.expected, Totals)
         reports = job.reports
         without: list[Any] = []
         for number, (node, seq, body) in enumerate(self._store.reports(key)):

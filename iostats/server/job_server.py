@@ -5,7 +5,7 @@ The server of one job: receives its reports, adds them up, and stores them in a 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 import msgspec
 
@@ -23,14 +23,17 @@ from iostats.wire.messages.report import NodeReport, ReportDecoder, check_report
 if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.server.journal import Journal
-    from iostats.totals.job_totals import TotalsOptions
     from iostats.wire.auth import Credentials
 
+TotalsT = TypeVar("TotalsT", bound=Totals)
 
-def make_totals_options(config: "Config") -> "TotalsOptions":
-    """The options of Totals in a server: nodes as node lists, their short records as JSON."""
-    return {"fold": fold_nodes, "pack": lambda short: msgspec.Raw(msgspec.json.encode(short)),
-            "unpack": msgspec.json.decode, "max_nodes": config.server.max_nodes}
+
+def make_totals(config: "Config", job: str, expected: Union[frozenset[str], int, None],
+                kind: type[TotalsT]) -> TotalsT:
+    """The Totals of a job in a server: nodes as node lists, their short records as JSON."""
+    return kind(job, expected, fold=fold_nodes, max_nodes=config.server.max_nodes,
+                pack=lambda short: msgspec.Raw(msgspec.json.encode(short)),
+                unpack=msgspec.json.decode)
 
 
 class JobServer(RpcServer):

@@ -60,14 +60,6 @@ if TYPE_CHECKING:
         user: Optional[tuple[str, str]]             # the first node by name that reported it
         events: Optional[StoredEvents]
 
-    class TotalsOptions(TypedDict, total=False):
-        """The arguments of Totals that are the same for all jobs of a server."""
-
-        fold: Callable[[Iterable[str]], str]
-        pack: Optional[Callable[[Short], Packed]]
-        unpack: Optional[Callable[[Packed], Short]]
-        max_nodes: int
-
     Refusal = Optional[tuple[str, str]]          # why: for the counts, for the sender
 
 
@@ -356,14 +348,13 @@ class Totals:
         }
 
     @classmethod
-    def from_state(cls, state: State, expected: frozenset[str] | int | None = None,
-                   named: Callable[[str], str] = str,
-                   fold: Callable[[Iterable[str]], str] = ", ".join,
-                   pack: Callable[[Short], Packed] | None = None,
-                   unpack: Callable[[Packed], Short] | None = None,
-                   max_nodes: int = 100_000) -> Totals:
+    def from_state(cls, state: State, named: Callable[[str], str] = str) -> Totals:
+        """The Totals that `state` was made of; `named`: as of `restore`."""
+        return cls(state["job"]).restore(state, named)
+
+    def restore(self, state: State, named: Callable[[str], str] = str) -> Totals:
         """
-        The Totals that `state` was made of; `expected` and the others as for a new one.
+        Add all of `state` to these new Totals, and return them.
 
         `named`: a node's name there -> its name here; ValueError where two get the same.
         """
@@ -375,7 +366,6 @@ class Totals:
 
         def file_systems_in(states: dict[str, StateOfFileSystem]) -> dict[str, FileSystem]:
             return {name: FileSystem.from_state(values, named) for name, values in states.items()}
-        self = cls(state["job"], expected, fold, pack, unpack, max_nodes)
         self._nodes = {node: self._pack(short)
                        for node, short in rename_nodes(state["nodes"]).items()}
         self._without = rename_nodes(state["without"])

@@ -354,11 +354,9 @@ class _Conversation:
             raise _NotOurs("its `hello` has no time")
         self._clock_ahead_s = time.time() - server_time
         self._learn(self._clock_ahead_s)
-        result: AnswerT
         if method == "hello":
-            answered: Any = hello
-            result = answered
-            return result
+            return hello  # type: ignore[return-value]      # the answer of HELLO
+        result: AnswerT
         if method == "report" and isinstance(params, dict):
             params = {**params, "clock_ahead_s": round(self._clock_ahead_s, 3)}
         result, is_proved = self._call(method, params, proved)

@@ -57,7 +57,7 @@ def test_what_a_rank_sends_of_events_is_accepted_as_it_is(job):
     """The checks of the message change nothing of what a rank has added up."""
     totals = added(job)
     found = msgspec.json.decode(json.dumps(totals.state()), type=TotalsState)
-    again = Totals.from_state(msgspec.to_builtins(found), fold=",".join)
+    again = Totals("4711", fold=",".join).restore(msgspec.to_builtins(found))
     assert json.dumps(totals.record()) == json.dumps(again.record())
 
 
@@ -94,7 +94,7 @@ def test_what_no_rank_sends_is_refused(events, said):
 def test_what_it_says_is_fit_for_a_terminal():
     head = [True, 2, "\x9b", "", "scratch", "\x07", "a\x1b[2Jb"]
     found = msgspec.json.decode(with_events(1, [], [head], [ROW]), type=TotalsState)
-    totals = Totals.from_state(msgspec.to_builtins(found), fold=fold_nodes)
+    totals = Totals("4711", fold=fold_nodes).restore(msgspec.to_builtins(found))
     text = job_tables.format_report(job_tables.add_labels(totals.record(), config.Config()),
                                     config.Config(),
                                     "plain", long=True)

@@ -225,7 +225,7 @@ def test_merged_totals_say_the_same():
     one, other = job(SMALL), Totals("4711", 2, fold=node_sets.fold_nodes)
     other.add(of_node("nid00002", EXACT))
     one.expected = 2
-    assert one.merge(Totals.from_state(other.state(), 2, fold=node_sets.fold_nodes)).counted
+    assert one.merge(Totals.from_state(other.state())).counted
     assert only(job(SMALL, EXACT)) == only(one)
 
 

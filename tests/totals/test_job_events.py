@@ -161,7 +161,7 @@ def test_of_more_than_are_kept_the_most_severe_are_and_all_are_counted(monkeypat
                   event(1000 + number, 100 + number, "evicted")) for number in range(30)]
     whole = totals(*nodes)
     parts = totals(*nodes[:11])
-    parts.merge(Totals.from_state(totals(*nodes[11:]).state(), fold=fold_nodes))
+    parts.merge(Totals.from_state(totals(*nodes[11:]).state()))
     record = whole.record()
     assert record == parts.record()
     assert (30, 7, 23) == (*(one.node_count for one in sorted(

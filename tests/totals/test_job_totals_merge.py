@@ -84,9 +84,9 @@ def added(nodes, expected=None):
     return found
 
 
-def sent(totals, **options):
+def sent(totals, **named):
     """What arrives of Totals in another process."""
-    return Totals.from_state(json.loads(json.dumps(totals.state())), fold=",".join, **options)
+    return Totals("4711", fold=",".join).restore(json.loads(json.dumps(totals.state())), **named)
 
 
 def merged(*parts, expected=None):

@@ -154,7 +154,7 @@ class NodeNames:
             self._log_at = self._clock() + _LOG_AGAIN_S
             why = "no answer" if isinstance(error, TimedOut) else describe_error(error)[:200]
             log.warning("the name of %s cannot be found: %s; nodes without a name are shown by "
-                        "their NIDs (site.cfg: [clients] names)", nid, why)
+                        "their NIDs (site.cfg: [clients] names)", nid, why, extra={"node": nid})
 
     def _shorten(self, name: str) -> str:
         """A name from /etc/hosts or DNS in the site's form; "" for an invalid name."""
