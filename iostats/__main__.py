@@ -7,36 +7,8 @@ import importlib
 import sys
 
 from iostats.base.errors import UNREADABLE, IostatsError, describe_error
-from iostats.cli import ADDED, OF_IOSTATS, entry_point
-
-USAGE = """\
-usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
-       iostats report [options] JOB ...       what finished jobs did
-       iostats diff [options] A B             what changed between two jobs
-       iostats why [options] JOB              where a job's time went
-       iostats jobs [options]                 a line for each job, as sacct
-       iostats top [options]                  who loads the file systems now
-       iostats nodes [options] [NODES]        what each compute node did
-       iostats events [options]               what went wrong, when and where
-       iostats capacity [options]             how full the targets are
-       iostats targets [options]              their requests, grants, threads
-       iostats quota [options]                who is near a quota
-       iostats query LEVEL [options]          what storage servers counted
-       iostats start|stop|show [options]      on a node; as iostats_client.py
-       iostats doctor [options]               what is in the way here; likewise
-       iostats harvest [SERVER [FS ...]]      on a storage server; likewise
-       iostats server [options]               as iostats_server.py
-       iostats collector [options]            events for monitors, by XML-RPC
-       iostats web [options]                  pages of jobs, nodes, events
-       iostats ldms SUBCOMMAND [options]      one file describes LDMS and agents
-       iostats config [--check] [options]     what is in force, and why
-       iostats store [--rebuild]              check the site's store, rebuild it
-       iostats import FILE ...                old jobs, from jobHarvest's points
-       iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
-
-`iostats JOB` is `iostats report JOB`.  Each subcommand has --help;
-`iostats --version` prints the version and the commit.
-"""
+from iostats.cli import entry_point
+from iostats.cli.commands import format_overview, list_modules
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,8 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
         role, rest = "report", arguments
     if role != "run":                                 # which leaves the command's as they are
         entry_point.open_standard_streams()
-    if role in OF_IOSTATS or role in ADDED:
-        module = ADDED.get(role, f"iostats.cli.{role}")
+    module = list_modules().get(role)
+    if module is not None:
         try:
             status: int = importlib.import_module(module).main(rest)
         except SystemExit as ended:                   # argparse's, after a help text
@@ -83,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
             return UNREADABLE
         return status if role == "run" else entry_point.flush_output(status)
     if role in ("", "-h", "--help"):
-        return entry_point.flush_output(0 if role else 2, USAGE)
+        return entry_point.flush_output(0 if role else 2, format_overview())
     from iostats.cli.node import main as run
     return entry_point.flush_output(run(arguments))
 

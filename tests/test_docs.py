@@ -1,23 +1,27 @@
 """The documents say what the code does."""
 
-import importlib
+import gzip
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from unittest import mock
 
 import pytest
+from trees import ROOT as HOME
 
 from iostats import sinks
 from iostats.base import config as site
 from iostats.base.job_ports import list_ports
-from iostats.cli import node, server
-from iostats.cli.parsed_options import ServerOptions
-from iostats.cli.parser import list_option_names
+from iostats.cli.parser import parse_options
 from iostats.web.docs_page import _make_anchor
 
-HOME = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HOME / "packaging"))
+import pages
+
+import docs
+
+SHARE = pages.pages()
 PAGES = sorted(HOME.glob("docs/**/*.md"))
 
 
@@ -30,27 +34,47 @@ def test_tables_and_help_texts_are_those_of_the_code():
     assert done.returncode == 0
 
 
-def test_every_option_of_the_client_is_in_its_help():
-    """No option is taken that --help does not name, and none is named that is not taken."""
-    named = set(re.findall(r"^  (--[a-z-]+)", node.HELP, re.M))
-
-    assert named == set(node.WITH_VALUE + node.FLAGS)
+COMMANDS = docs.find_commands()
 
 
-def test_every_option_of_the_server_is_in_its_help():
-    """The same for the server."""
-    named = set(re.findall(r"^  (--[a-z-]+)", server.HELP, re.M))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_under_80_columns(name):
+    """Help fits a terminal, and no group of options is left out."""
+    lines = COMMANDS[name].format_help().splitlines()
+    assert [] == [line for line in lines if len(line) > 80 or line.startswith("{")]
 
-    assert named == set(list_option_names(ServerOptions))
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_in_the_help_the_man_page_and_the_completions(name):
+    """What the parser takes is named in each of them, and nothing else is named."""
+    class Parsed(Exception):
+        pass
 
-@pytest.mark.parametrize("path", sorted(
-    path for room in ("iostats", "iostats_ldms") for path in (HOME / room / "cli").glob("*.py")
-    if "\nHELP = " in path.read_text()), ids=lambda path: f"{path.parts[-3]} {path.stem}")
-def test_help_is_under_80_columns(path):
-    """Help fits a terminal."""
-    module = importlib.import_module(".".join(path.relative_to(HOME).with_suffix("").parts))
-    assert [] == [line for line in module.HELP.splitlines() if len(line) > 80]
+    def keep(parser, *_):
+        raise Parsed({text for action in parser._actions for text in action.option_strings})
+    with mock.patch("argparse.ArgumentParser.parse_args", keep), mock.patch(
+            "argparse.ArgumentParser.parse_intermixed_args", keep), pytest.raises(Parsed) as parsed:
+        parse_options(COMMANDS[name], [])
+    hidden = " ".join(known.aliases for known in COMMANDS[name].list_declared().values()).split()
+    taken = parsed.value.args[0].difference(hidden)
+    declared = re.findall(r"(?m)^  (-.*?)(?:  |$)", COMMANDS[name].format_help().partition(
+        "examples:")[0])
+    assert sorted(taken) == sorted(re.findall(r"(?<![\w-])--?[\w-]+", " ".join(declared)))
+    program = {"client": "iostats_client.py", "server": "iostats_server.py"}.get(
+        name, f"iostats-{name.partition(' ')[0]}")
+    page = gzip.decompress(SHARE[f"man/man1/{program}.1.gz"]).decode().replace("\\-", "-")
+    assert set() == {text for text in taken if not re.search(
+        rf"(?m)^(?:\\fB|  )(?:.*, )?{text}(?![\w-])", page)}
+    if not name.startswith("ldms "):
+        command = {"client": "start"}.get(name, name)
+        [offered] = re.findall(rf"(?m)^    {command}\) echo '(.*)' ;;$",
+                               SHARE["bash-completion/completions/iostats"].decode())
+        assert {text for text in taken if text.startswith("--")} == set(offered.split())
+        fish = "\n".join(line for line in SHARE[
+            "fish/vendor_completions.d/iostats.fish"].decode().splitlines()
+            if f"__fish_seen_subcommand_from {command}'" in line)
+        assert set() == {text for text in taken if not re.search(
+            rf" -{'l' if text.startswith('--') else 's'} {text.lstrip('-')} ", fish)}
 
 
 def test_the_ports_in_the_protocol_are_the_ports():

@@ -24,28 +24,13 @@ from site_desk import SiteDesk, a_report, script
 from storage import StorageServer, moved
 from trees import ROOT
 
-from iostats.cli import (
-    collector,
-    events,
-    jobs,
-    mail,
-    node,
-    query,
-    report,
-    run,
-    server,
-    store,
-    top,
-    web,
-    why,
-)
+import docs
 from iostats.wire import client, protocol
 
-HELP = {"iostats_client.py": node.HELP, "iostats_server.py": server.HELP, "iostats run": run.HELP,
-        "iostats report": report.HELP, "iostats jobs": jobs.HELP, "iostats top": top.HELP,
-        "iostats collector": collector.HELP, "iostats events": events.HELP,
-        "iostats query": query.HELP, "iostats why": why.HELP, "iostats web": web.HELP,
-        "iostats store": store.HELP, "iostats mail": mail.HELP}
+COMMANDS = {"client": "iostats_client.py", "server": "iostats_server.py", **{
+    name: f"iostats {name}" for name in ("run", "report", "jobs", "top", "collector", "events",
+                                         "query", "why", "web", "store", "mail")}}
+HELP = {program: docs.find_commands()[name].format_help() for name, program in COMMANDS.items()}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(
             page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "tutorial"),
          ROOT / "benchmarks/README.md"]

@@ -18,8 +18,8 @@ sys.path.insert(0, str(REPOSITORY / "packaging"))
 import pages
 
 SHARE = pages.pages()
-# A job's server and a node have a page each; config's help is in that of iostats.
-NO_PAGE = {"config", "start", "stop", "mark", "watch", "show", "doctor", "harvest", "server"}
+# A job's server and a node have a page each.
+NO_PAGE = {"start", "stop", "mark", "watch", "show", "doctor", "harvest", "server"}
 MAN = {name.rpartition("/")[2][:-3]: gzip.decompress(data).decode()
        for name, data in SHARE.items() if name.startswith("man/")}
 BASH = SHARE["bash-completion/completions/iostats"].decode()

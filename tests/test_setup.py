@@ -90,10 +90,9 @@ def test_a_role_imports_nothing_that_its_packages_lack(role):
         lacking = modules("server", "web", "ldms", "collector", "prometheus") - modules(
             *install.ROLES[role].extras)
         sys.meta_path.insert(0, Lacking())
-        from iostats import cli
-        imported = [cli.ADDED.get(role, f"iostats.cli.{role}")]
-        room = importlib.import_module(
-            f"iostats_{role}" if role in cli.ADDED else f"iostats.{role}")
+        from iostats.cli import commands
+        imported = [commands.list_modules()[role]]
+        room = importlib.import_module("iostats_ldms" if role == "ldms" else f"iostats.{role}")
         imported += [one.name for one in pkgutil.walk_packages(room.__path__, room.__name__ + ".")]
         for name in imported:
             importlib.import_module(name)

@@ -21,29 +21,9 @@ import openapi
 import record_schema
 import rooms
 
-from iostats import __main__, sinks
+from iostats import sinks
 from iostats.base import config as site
-from iostats.cli import (
-    capacity,
-    collector,
-    diff,
-    import_jobs,
-    jobs,
-    mail,
-    node,
-    nodes,
-    query,
-    quota,
-    report,
-    run,
-    server,
-    store,
-    targets,
-    top,
-    web,
-    why,
-)
-from iostats.cli import events as events_command
+from iostats.cli import Options, commands
 from iostats.events.kinds import KINDS as EVENT_KINDS
 from iostats.events.kinds import SEVERITIES
 from iostats.load import levels
@@ -190,12 +170,33 @@ def load_levels():
     return f"`by`: {', '.join(names[:-1])} or {names[-1]} (`{names[0]}`)."
 
 
+def find_commands():
+    """The Options of each command by the name of its part in commands.md; "ldms NAME": LDMS'."""
+    modules = {**commands.list_modules(), "client": "iostats.cli.node",
+               "events": "iostats.cli.events",
+               **{f"ldms {name}": f"iostats_ldms.cli.{name}" for name in ldms.SUBCOMMANDS}}
+    del modules["ldms"]
+    found = {}
+    for name, module in modules.items():
+        [found[name]] = [value for value in vars(importlib.import_module(module)).values()
+                         if isinstance(value, type) and issubclass(value, Options) and value.HELP
+                         and value.__module__ == module]
+    return found
+
+
+def help_parts():
+    """{part of commands.md: a function that makes it}."""
+    return {"usage": lambda: block(commands.format_overview()), "ldms-help": ldms_help,
+            **{f"{name}-help": lambda options=options: block(options.format_help())
+               for name, options in find_commands().items() if not name.startswith("ldms ")}}
+
+
 def ldms_help():
     """The help of `iostats ldms` and of its subcommands, each below its name."""
-    texts = [block(ldms.HELP)]
-    for name in ldms.SUBCOMMANDS:
-        module = importlib.import_module(f"iostats_ldms.cli.{name}")
-        texts += [f"### iostats ldms {name}", block(module.HELP)]
+    texts = [block(ldms.format_help())]
+    for name, options in find_commands().items():
+        if name.startswith("ldms "):
+            texts += [f"### iostats {name}", block(options.format_help())]
     return "\n\n".join(texts)
 
 
@@ -243,21 +244,7 @@ PARTS = {
     "README.md": {"costs": costs},
     "docs/reference/counters.md": {"metrics": counters_table, "not-operations": not_operations,
                          "server-metrics": server_metrics_table, "explain": always},
-    "docs/reference/commands.md": {
-        "usage": lambda: block(__main__.USAGE), "run-help": lambda: block(run.HELP),
-        "report-help": lambda: block(report.HELP), "diff-help": lambda: block(diff.HELP),
-        "jobs-help": lambda: block(jobs.HELP),
-        "nodes-help": lambda: block(nodes.HELP), "capacity-help": lambda: block(capacity.HELP),
-        "targets-help": lambda: block(targets.HELP), "quota-help": lambda: block(quota.HELP),
-        "events-help": lambda: block(events_command.HELP), "top-help": lambda: block(top.HELP),
-        "query-help": lambda: block(query.HELP),
-        "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
-        "collector-help": lambda: block(collector.HELP),
-        "store-help": lambda: block(store.HELP), "import-help": lambda: block(import_jobs.HELP),
-        "mail-help": lambda: block(mail.HELP),
-        "web-help": lambda: block(web.HELP),
-        "why-help": lambda: block(why.HELP),
-        "ldms-help": ldms_help},
+    "docs/reference/commands.md": help_parts(),
     "docs/how-to/install.md": {"packages": packages_table},
     "docs/reference/events.md": {"kinds": event_kinds},
     "docs/how-to/harvest.md": {"query-levels": query_levels},

@@ -5,10 +5,9 @@ as those of `iostats nodes`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from iostats.cli import option, repeated
 from iostats.cli.list_options import (
-    FORM_HELP,
+    TargetOptions,
     print_answer,
     run_list_command,
     select_file_system,
@@ -16,10 +15,8 @@ from iostats.cli.list_options import (
 from iostats.report import capacity_table
 from iostats.report.site_methods import CAPACITY
 
-if TYPE_CHECKING:
-    from iostats.cli.parsed_options import TargetOptions
 
-HELP = """\
+class CapacityOptions(TargetOptions, help="""\
 usage: iostats capacity [options] [TARGET ...]
 
 Print a line for each OST and MDT with its space and inodes, how fast they are
@@ -27,23 +24,12 @@ used up, and when none will be left, from the site's server.  The agents on the
 storage servers read the numbers there: no client and no target is asked.
 
 which targets:
-  -f, --fs NAME         of this file system only
-  TARGET                such as scratch-OST0007
+{common}
 
 what is shown:
-  -o, --format FIELDS   such as Target,UsePct,Avail%12; ALL for every field
-  -l, --long            -o ALL
-  -e, --helpformat      list the fields
-  --sort FIELD          the smallest first; -FIELD: the largest (default: by
-                        file system and name, with their sums)
-  --reverse             reverse the order
-  --limit N             the first N targets in that order
-""" + FORM_HELP + """\
-  --json                one JSON document (docs/reference/wire.md)
+{shown}
 
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 FullIn: when nothing is left at the mean rate of the last week, or of its known
 part, at least a day; Range: the same at the rates of the fastest and the
@@ -58,14 +44,19 @@ examples:
 exit status:
   0 printed, also if no target was found   1 the output could not be written
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
-"""
+"""):
+    format = repeated("-o, --format FIELDS",
+                      "such as Target,UsePct,Avail%12; ALL for every field", "shown")
+    sort = option("--sort FIELD",
+                  "the smallest first; -FIELD: the largest (default: by file system and name, with "
+                  "their sums)", "shown")
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the list of targets; returns the exit status."""
-    return run_list_command("capacity", HELP, "targets", _run, arguments)
+    return run_list_command(CapacityOptions, _run, arguments)
 
 
-def _run(options: TargetOptions) -> int:
+def _run(options: CapacityOptions) -> int:
     is_plain = not (options.parsable or options.parsable2 or options.sort)
     return print_answer(
         options, capacity_table.TABLE, capacity_table.DEFAULT, CAPACITY, {

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base import logs
-from iostats.base.errors import DONE, UsageError
-from iostats.cli.parsed_options import CollectorOptions
-from iostats.cli.parser import list_option_names, make_parser, run_role
+from iostats.base.errors import DONE
+from iostats.cli import CONFIG, Options, flag, option
+from iostats.cli.parser import parse_options, run_role
 from iostats.collector import access, daemon
 from iostats.collector.collector_server import CollectorServer, bound_sockets
 from iostats.collector.daemon import Daemon
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from iostats.collector.sources import EventSource
     from iostats.events.event import Event
 
-HELP = """\
+
+class CollectorOptions(Options, help="""\
 usage: iostats collector [options]
 
 Serve the events of this machine, or of the whole site, to monitors: XML-RPC as
@@ -46,25 +47,7 @@ It never runs as root: started by root it opens the kernel's log, then becomes
 the user of [collector] user.
 
 options:
-  -p, --port N          listen on this port (default: site.cfg, 8980)
-  -h, --host HOST       listen at the addresses of HOST; "" for all (default:
-                        site.cfg, localhost).  Allowed hosts: [collector] allow
-  -m, --maxtraps N      up to N events in an answer of getTraps (default:
-                        site.cfg, 250)
-  -d, --daemon          continue in the background, once it listens
-  -f, --filename FILE   read FILE instead of ~/.iostats/site.cfg
-      --config FILE     the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-      --site            events of the site's server ([collector] events_of)
-      --state-dir DIR   store events there for a restart; "": only in memory
-                        (default: site.cfg)
-      --pid-file FILE   of a daemon (default: site.cfg)
-      --root DIR        read /dev/kmsg, /proc and /sys below DIR (for tests)
-      --quiet           no line when it listens
-      --log-format FORMAT
-                        text, json or journal (default: text); of a daemon
-                        to the system log
-      --help            this text
+{options}
 
 examples:
   iostats collector
@@ -75,50 +58,32 @@ examples:
 exit status:
   0 it was ended by a signal, or the daemon listens   1 it cannot run here
   2 bad usage or site.cfg   3 the port is in use or not allowed
-"""
+"""):
+    port = option("-p, --port N", "listen on this port (default: site.cfg, 8980)")
+    host = option("-h, --host HOST",
+                  'listen at the addresses of HOST; "" for all (default: site.cfg, localhost).  '
+                  "Allowed hosts: [collector] allow")
+    maxtraps = option("-m, --maxtraps N",
+                      "up to N events in an answer of getTraps (default: site.cfg, 250)")
+    daemon = flag("-d, --daemon", "continue in the background, once it listens")
+    filename = option("-f, --filename FILE", "read FILE instead of ~/.iostats/site.cfg")
+    config = CONFIG
+    site = flag("--site", "events of the site's server ([collector] events_of)")
+    state_dir = option("--state-dir DIR",
+                       'store events there for a restart; "": only in memory (default: site.cfg)')
+    pid_file = option("--pid-file FILE", "of a daemon (default: site.cfg)")
+    root = option("--root DIR", "read /dev/kmsg, /proc and /sys below DIR (for tests)")
+    quiet = flag("--quiet", "no line when it listens")
+    log_format = option("--log-format FORMAT",
+                        "text, json or journal (default: text); of a daemon to the system log")
 
-_SHORT = {"p": "--port", "h": "--host", "m": "--maxtraps", "f": "--filename", "d": "--daemon"}
 _HOSTS = "/etc/hosts"
 log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the collector; the exit status."""
-    words = expand_options(sys.argv[1:] if arguments is None else arguments)
-    return run_role(lambda: _run(make_parser(
-        "iostats collector", HELP, CollectorOptions).parse_args(words, CollectorOptions())))
-
-
-def expand_options(arguments: Iterable[str]) -> list[str]:
-    """
-    The command line with the options' long names: -h is --host, as in 2004, not --help.
-
-    >>> expand_options(["-dp", "8981", "-hlocalhost", "--site"])
-    ['--daemon', '--port', '8981', '--host=localhost', '--site']
-    """
-    words = []
-    for word in arguments:
-        if word[:1] != "-" or word[1:2] in ("", "-"):
-            words.append(word)
-            continue
-        letters = word[1:]
-        while letters:
-            name, letters = _SHORT.get(letters[0]), letters[1:]
-            if name is None:
-                raise SystemExit(_print_bad_usage(word))
-            if name == "--daemon":
-                words.append(name)
-            else:
-                words.append(f"{name}={letters}" if letters else name)
-                break
-    return words
-
-
-def _print_bad_usage(word: str) -> int:
-    def fail() -> int:
-        raise UsageError(f"no option {word!r}; there are: -p -h -d -f -m "
-                         f"{' '.join(list_option_names(CollectorOptions))} (see --help)")
-    return run_role(fail)
+    return run_role(lambda: _run(parse_options(CollectorOptions, arguments)))
 
 
 def _run(options: CollectorOptions) -> int:

@@ -4,39 +4,47 @@ iostats config --check: the configuration in force, and the origin of each value
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from iostats import sinks
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError
+from iostats.cli import CONFIG, Options, flag
+from iostats.cli.parser import parse_options, run_role
 from iostats.collector import access
 from iostats.harvest.events import on_critical
 from iostats.report.findings import evaluate
 from iostats.wire import relays
 
 
+class ConfigOptions(Options, help="""\
+usage: iostats config [options]
+
+Print the configuration in force, in the format of site.cfg.
+
+options:
+{options}
+
+exit status:
+  0 printed   2 bad usage, or a mistake in site.cfg
+"""):
+    check = flag("--check", "print the origin of each value, too")
+    config = CONFIG
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the configuration, or the first mistake in it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="iostats config", allow_abbrev=False,
-        description="Print the configuration in force; exit status 2 if there is a mistake in it.")
-    parser.add_argument("--check", action="store_true",
-                        help="print the origin of each value, too")
-    parser.add_argument("--config", metavar="FILE",
-                        help="the configuration (default: site.cfg, and ~/.iostats/site.cfg)")
-    options = parser.parse_args(arguments)
-    try:
-        config = site.load(options.config)
-        sinks.add_sections(config)
-        relays.list_destinations(config)
-        relays.list_sources(config)
-        relays.get_own_relay_name(config)
-        access.parse_allowed(config)
-        evaluate.require_known_rules(config)
-    except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
-        return error.exit_status
+    return run_role(lambda: _run(parse_options(ConfigOptions, arguments)))
+
+
+def _run(options: ConfigOptions) -> int:
+    config = site.load(options.config)
+    sinks.add_sections(config)
+    relays.list_destinations(config)
+    relays.list_sources(config)
+    relays.get_own_relay_name(config)
+    access.parse_allowed(config)
+    evaluate.require_known_rules(config)
     try:
         on_critical.require_program(config)
     except IostatsError as error:               # all machines may share one site.cfg

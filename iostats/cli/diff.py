@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, sanitize
 from iostats.base.job_id import check_batch_job
-from iostats.cli import record_file, unfinished
-from iostats.cli.parsed_options import DiffOptions
-from iostats.cli.parser import make_parser, run_role, write_output
+from iostats.cli import CONFIG, Options, flag, operands, option, record_file, unfinished
+from iostats.cli.parser import parse_options, run_role, write_output
 from iostats.cli.report import fetch_records, select_latest_runs
 from iostats.cli.terminal_form import detect_screen
 from iostats.report.diff import changes, diff_text, sides
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from iostats.report.diff.numbers import JobNumbers
     from iostats.report.findings.finding import Finding
 
-HELP = """\
+
+class DiffOptions(Options, help="""\
 usage: iostats diff [options] A B
 
 Print what changed from job A to job B, the most important first: bytes, calls,
@@ -38,12 +38,7 @@ json or --json; ./4711 for a file named like a job), or parts of a job:
 4711:solve is the part "solve".
 
 options:
-  --all                 also small changes, and unknown ones
-  --json                the comparison as JSON, with both bounds of each number
-  --from WHERE          site or comment (default: site, then comment)
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 examples:
   iostats diff 4711 4733
@@ -55,7 +50,12 @@ exit status:
   1 a job has no report, a file cannot be read, or it could not be written
   2 bad usage or site.cfg
   3 the site's server was not reached, and no other source has the job
-"""
+"""):
+    jobs = operands("A B")
+    all = flag("--all", "also small changes, and unknown ones")
+    json = flag("--json", "the comparison as JSON, with both bounds of each number")
+    from_ = option("--from WHERE", "site or comment (default: site, then comment)")
+    config = CONFIG
 
 
 class DiffUnreadable(IostatsError):
@@ -66,8 +66,7 @@ class DiffUnreadable(IostatsError):
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the comparison; returns the exit status."""
-    command_line = make_parser("iostats diff", HELP, DiffOptions)
-    return run_role(lambda: _run(command_line.parse_intermixed_args(arguments, DiffOptions())))
+    return run_role(lambda: _run(parse_options(DiffOptions, arguments)))
 
 
 def _run(options: DiffOptions) -> int:

@@ -31,7 +31,7 @@ from iostats.base import config as site
 from iostats.base import private_files, strict_json
 from iostats.base.errors import DONE, NOT_REACHED, IostatsError, StateError, UsageError
 from iostats.base.named_tuple import NamedTuple
-from iostats.cli import event_selection
+from iostats.cli import CONFIG, event_selection, flag, option, repeated
 from iostats.cli.entry_point import redirect_to_null
 from iostats.cli.event_output import (
     NO_EVENTS,
@@ -43,9 +43,10 @@ from iostats.cli.event_output import (
 from iostats.cli.event_selection import EventSelection
 from iostats.cli.event_servers import ServerCursor, find_site_server, parse_server
 from iostats.cli.parser import (
+    Times,
     can_show_colours,
     get_terminal_width,
-    make_parser,
+    parse_options,
     parse_times,
     parse_whole_number,
     print_message,
@@ -60,10 +61,12 @@ if TYPE_CHECKING:
     from queue import Queue
 
     from iostats.cli.event_servers import EventPage
-    from iostats.cli.parsed_options import EventsOptions
     from iostats.events.event import Event
 
-HELP = """\
+_DEFAULT_LINES = 10
+
+
+class EventsOptions(Times, help="""\
 usage: iostats events [options]
        iostats events --local [options]
 
@@ -75,41 +78,15 @@ Without -S, -n and -j: the last 24 hours.  root and [site] readers see all;
 others see events of targets, and of nodes while their jobs ran there.
 
 which events:
-  -S, --since TIME      from TIME on
-  -E, --until TIME      up to TIME
-  -n, --lines [N|all]   the N latest (default: 10, with -n alone and with -f)
-  -f, --follow          then each new event, until Ctrl-C
-  -p, --severity LEVEL  info, warning, critical or fatal, or worse (0 to 3)
-  --fs NAMES            of these file systems
-  --node NODES          reported by these storage servers or nodes, or about
-                        them: a node list, nid[001-004],oss1, or the NID of a
-                        client
-  -j, --job JOB         during this job: on its nodes, and on its file systems
-  --kind KINDS          of these kinds: evicted,target_down
+{common}
+{which}
 
 what is shown:
-  -r, --reverse         the newest first
-  -x, --explain         after the first of each kind: its meaning, its cause,
-                        and what to do
-  -l, --full            whole lines; else a terminal's are cut to its width
-  --utc                 times in UTC
-  --json                a JSON object a line (docs/reference/events.md)
-  -q, --quiet           only errors as messages
-  --no-pager            ignored: there is none
+{shown}
 
 servers:
-  --server SERVER       a collector, HOST (on port 8980) or http://HOST:PORT, or
-                        a site's server, HOST:PORT (default: [site] host); given
-                        twice or more: all of them, each event once
-  --cursor-file FILE    continue after the events that were printed with this
-                        file before; none is shown twice
-  --local               the events of this machine itself, without a server
-                        (iostats_client.py events --local, if only Python is
-                        installed)
-  --root DIR            with --local: read dev/, proc/ and sys/ below DIR
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{servers}
+{options}
 
 times:
   YYYY-MM-DD[THH:MM[:SS]]  MMDD[YY][-HH:MM]  HH:MM[:SS]  today  yesterday
@@ -127,23 +104,48 @@ exit status:
   0 printed, also if there was no event   1 it could not be read or written
   2 bad usage or site.cfg   3 a server was not reached, or refused; the events
   of the others were printed   130 ended by Ctrl-C
-"""
+"""):
+    since = option("-S, --since TIME", "from TIME on", "common", aliases="--starttime")
+    until = option("-E, --until TIME", "up to TIME", "common", aliases="--endtime -U")
+    lines = option("-n, --lines [N|all]",
+                   "the N latest (default: 10, with -n alone and with -f)",
+                   "which", bare=str(_DEFAULT_LINES))
+    follow = flag("-f, --follow", "then each new event, until Ctrl-C", "which")
+    severity = option("-p, --severity LEVEL",
+                      "info, warning, critical or fatal, or worse (0 to 3)",
+                      "which", aliases="--priority")
+    file_systems = repeated("--fs NAMES", "of these file systems", "which")
+    nodes = repeated("--node NODES",
+                     "reported by these storage servers or nodes, or about them: a node list, "
+                     "nid[001-004],oss1, or the NID of a client", "which", aliases="--nodes")
+    job = option("-j, --job JOB",
+                 "during this job: on its nodes, and on its file systems",
+                 "which", aliases="--jobs")
+    kinds = repeated("--kind KINDS",
+                     "of these kinds: evicted,target_down", "which", aliases="--kinds")
+    reverse = flag("-r, --reverse", "the newest first", "shown")
+    explain = flag("-x, --explain",
+                   "after the first of each kind: its meaning, its cause, and what to do",
+                   "shown", aliases="--catalog")
+    full = flag("-l, --full", "whole lines; else a terminal's are cut to its width", "shown")
+    utc = flag("--utc", "times in UTC", "shown")
+    json = flag("--json", "a JSON object a line (docs/reference/events.md)", "shown")
+    quiet = flag("-q, --quiet", "only errors as messages", "shown")
+    no_pager = flag("--no-pager", "ignored: there is none", "shown")
+    servers = repeated("--server SERVER",
+                       "a collector, HOST (on port 8980) or http://HOST:PORT, or a site's server, "
+                       "HOST:PORT (default: [site] host); given twice or more: all of them, each "
+                       "event once", "servers")
+    cursor_file = option("--cursor-file FILE",
+                         "continue after the events that were printed with this file before; none "
+                         "is shown twice", "servers")
+    local = flag("--local",
+                 "the events of this machine itself, without a server (iostats_client.py events "
+                 "--local, if only Python is installed)", "servers")
+    root = option("--root DIR", "with --local: read dev/, proc/ and sys/ below DIR", "servers")
+    config = CONFIG
 
-# After the first name: the names in journalctl and sacct.
-_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("-S", "--since", "--starttime"), "since"), (("-E", "--until", "--endtime", "-U"), "until"),
-    (("-p", "--severity", "--priority"), "severity"), (("-j", "--job", "--jobs"), "job"),
-    (("--cursor-file",), "cursor_file"), (("--root",), "root"), (("--config",), "config"))
-_LISTS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("--fs",), "file_systems"), (("--node", "--nodes"), "nodes"), (("--kind", "--kinds"), "kinds"),
-    (("--server",), "servers"))
-_FLAGS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("-f", "--follow"), "follow"), (("-r", "--reverse"), "reverse"),
-    (("-x", "--explain", "--catalog"), "explain"), (("-l", "--full"), "full"),
-    (("--utc",), "utc"), (("--json",), "json"), (("-q", "--quiet"), "quiet"),
-    (("--no-pager",), "no_pager"), (("--local",), "local"))
 _DEFAULT_SINCE = "now-1day"
-_DEFAULT_LINES = 10
 _MAX_LINES = 999_999_999
 _MAX_SERVERS = 64
 _PART_S, _MAX_PARTS = 86400.0, 100
@@ -159,28 +161,13 @@ class EventsCommand(NamedTuple):
 
     question: EventSelection
     last: int | None                # only the N latest; None: all
-    options: EventsOptions     # argparse's
+    options: EventsOptions
     form: EventForm
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print events; returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    return run_role(lambda: _run(_parse_arguments(arguments)))
-
-
-def _parse_arguments(arguments: Sequence[str]) -> EventsOptions:
-    from iostats.cli.parsed_options import EventsOptions
-    arguments_parser = make_parser("iostats events", HELP)
-    for names, attribute in _VALUES:
-        arguments_parser.add_argument(*names, dest=attribute)
-    for names, attribute in _LISTS:
-        arguments_parser.add_argument(*names, dest=attribute, action="append", default=[])
-    for names, attribute in _FLAGS:
-        arguments_parser.add_argument(*names, dest=attribute, action="store_true")
-    arguments_parser.add_argument("-n", "--lines", dest="lines", nargs="?",
-                                  const=str(_DEFAULT_LINES))
-    return arguments_parser.parse_args(list(arguments), EventsOptions())
+    return run_role(lambda: _run(parse_options(EventsOptions, arguments)))
 
 
 def _run(options: EventsOptions) -> int:

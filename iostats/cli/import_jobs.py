@@ -14,14 +14,15 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base.errors import DONE, NotReadable, UsageError
 from iostats.base.units import format_count
-from iostats.cli.parsed_options import ImportOptions
-from iostats.cli.parser import make_parser, run_role, write_output
+from iostats.cli import CONFIG, Options, operands
+from iostats.cli.parser import parse_options, run_role, write_output
 
 if TYPE_CHECKING:
     from iostats.jobs.imported import ImportedJob
 
-HELP = """\
-usage: iostats import [--config FILE] FILE ...
+
+class ImportOptions(Options, help="""\
+usage: iostats import [options] FILE ...
 
 Import old jobs from jobHarvest's points in InfluxDB: FILE has them in line
 protocol, as `influxd inspect export-lp` writes it; - is standard input.
@@ -33,12 +34,13 @@ Each total may be too low or too high, and reports mark it with ~:
 docs/how-to/migrate.md#jobharvest.
 
 options:
-  --config FILE   the configuration (default: site.cfg)
-  -h, --help      this text
+{options}
 
 exit status:
   0 imported   1 a file or the store cannot be used   2 bad usage or points
-"""
+"""):
+    files = operands("FILE")
+    config = CONFIG
 _MOST_NAMED = 5                 # jobs
 
 
@@ -48,8 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    options = make_parser("iostats import", HELP, ImportOptions).parse_args(
-        arguments, ImportOptions())
+    options = parse_options(ImportOptions, arguments)
     if not options.files:
         raise UsageError("iostats import: expected a FILE with points of jobHarvest (see --help)")
     from iostats.jobs import imported

@@ -12,20 +12,16 @@ from typing import TYPE_CHECKING
 from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
 from iostats.base.job_id import check_batch_job, expand_tasks
-from iostats.cli import unfinished
+from iostats.cli import flag, option, repeated, unfinished
 from iostats.cli.list_options import (
-    FORM_HELP,
-    TIMES,
     ListOptions,
     describe_hidden_fields,
-    join_sort_option,
-    make_list_parser,
     make_number_form,
     parse_delimiter,
     parse_limit,
+    run_list_command,
 )
-from iostats.cli.parsed_options import JobsOptions
-from iostats.cli.parser import choose_table_width, parse_times, run_role, write_output
+from iostats.cli.parser import Times, choose_table_width, parse_times, write_output
 from iostats.cli.site_client import ask_site, check_format
 from iostats.report import job_fields, job_list, json_and_csv
 from iostats.report.listing import ALL, FieldColumn, NumberForm
@@ -37,7 +33,8 @@ if TYPE_CHECKING:
 
 _MAX_LINES = 5                  # about jobs without a row
 
-HELP = """\
+
+class JobsOptions(ListOptions, Times, help="""\
 usage: iostats jobs [options]
 
 Print a line for each job with its reads, writes and opens, from the site's
@@ -47,42 +44,13 @@ Without -S and -j: the jobs of today.  Users see their own jobs; root and [site]
 readers see all.  Of a job that was requeued the last run is listed.
 
 which jobs:
-  -S, --starttime, --since TIME    that ran at or after TIME (default: 00:00 of
-                        today; with -j: any)
-  -E, --endtime, --until TIME      that ran at or before TIME
-  -u, --user USERS      of these users: names or numbers, separated by commas
-  -a, --allusers        of all users whose jobs you may see (the default)
-  -A, --account ACCOUNTS
-  -r, --partition PARTITIONS
-  -M, --cluster CLUSTERS
-  -j, --jobs JOBS       an array's number means all of its tasks; 100_[1-3] are
-                        some of them
-  --name NAMES          with these names
-  -s, --state STATES    how they ended: FAILED, TIMEOUT, ... or F, TO, ...
-  -D, --duplicates      every run of a job that was requeued
-  --fstype TYPES        that used lustre, nfs, gpfs or disk (the nodes' local
-                        disks), with the bytes read from and written to these
-  --events              with events: something went wrong during the job
-  --lost                that lost data, or may have lost some, by an event
+{common}
+{which}
 
 what is shown:
-  -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: %12 is 12 wide,
-                        right-aligned, %-10 is 10 wide, left-aligned; text that
-                        is too long ends with +, numbers are never cut; ALL for
-                        every field (default: [report] job_fields)
-  -l, --long            -o ALL
-  -b, --brief           JobID,State,ReadBytes,WriteBytes
-  -e, --helpformat      list the fields
-  --sort FIELD          the smallest first; -FIELD: the largest (default: Start)
-  --reverse             reverse the order
-  --limit N             the first N jobs in that order
-""" + FORM_HELP + """\
-  --json                one JSON document (docs/reference/jobs.md)
+{shown}
 
-  -X, --allocations     ignored: there are no job steps here
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 times:
   YYYY-MM-DD[THH:MM[:SS]]  MMDD[YY][-HH:MM]  HH:MM[:SS]  today  yesterday
@@ -97,28 +65,44 @@ examples:
 exit status:
   0 printed, also if no job was found   1 the output could not be written
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
-"""
-
-LISTS: ListOptions = (
-    (("-u", "--user", "--uid"), "users"), (("-A", "--account", "--accounts"), "accounts"),
-    (("-r", "--partition"), "partitions"), (("-M", "--cluster", "--clusters"), "clusters"),
-    (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"),
-    (("--name",), "names"), (("--fstype",), "used"))
-FLAGS: ListOptions = (
-    (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
-    (("-b", "--brief"), "brief"), (("-X", "--allocations"), "steps"),
-    (("--events",), "hit"), (("--lost",), "lost"))
+"""):
+    since = option("-S, --starttime, --since TIME",
+                   "that ran at or after TIME (default: 00:00 of today; with -j: any)", "common")
+    until = option("-E, --endtime, --until TIME", "that ran at or before TIME", "common")
+    users = repeated("-u, --user USERS",
+                     "of these users: names or numbers, separated by commas",
+                     "which", aliases="--uid")
+    all_users = flag("-a, --allusers", "of all users whose jobs you may see (the default)", "which")
+    accounts = repeated("-A, --account ACCOUNTS",
+                        "of these accounts", "which", aliases="--accounts")
+    partitions = repeated("-r, --partition PARTITIONS", "of these partitions", "which")
+    clusters = repeated("-M, --cluster CLUSTERS",
+                        "of these clusters", "which", aliases="--clusters")
+    jobs = repeated("-j, --jobs JOBS",
+                    "an array's number means all of its tasks; 100_[1-3] are some of them", "which")
+    names = repeated("--name NAMES", "with these names", "which")
+    states = repeated("-s, --state STATES",
+                      "how they ended: FAILED, TIMEOUT, ... or F, TO, ...", "which")
+    all_runs = flag("-D, --duplicates", "every run of a job that was requeued", "which")
+    used = repeated("--fstype TYPES",
+                    "that used lustre, nfs, gpfs or disk (the nodes' local disks), with the bytes "
+                    "read from and written to these", "which")
+    hit = flag("--events", "with events: something went wrong during the job", "which")
+    lost = flag("--lost", "that lost data, or may have lost some, by an event", "which")
+    format = repeated("-o, --format FIELDS",
+                      "such as JobID,User%-10,ReadBytes%12: %12 is 12 wide, right-aligned, %-10 is "
+                      "10 wide, left-aligned; text that is too long ends with +, numbers are never "
+                      "cut; ALL for every field (default: [report] job_fields)", "shown")
+    brief = flag("-b, --brief", "JobID,State,ReadBytes,WriteBytes", "shown")
+    sort = option("--sort FIELD",
+                  "the smallest first; -FIELD: the largest (default: Start)", "shown")
+    json = flag("--json", "one JSON document (docs/reference/jobs.md)", "shown")
+    steps = flag("-X, --allocations", "ignored: there are no job steps here")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the list of jobs; returns the exit status."""
-    return run_role(lambda: _run(_parse_arguments(sys.argv[1:] if arguments is None
-                                                  else arguments)))
-
-
-def _parse_arguments(arguments: Sequence[str]) -> JobsOptions:
-    return make_list_parser("iostats jobs", HELP, TIMES, LISTS, FLAGS).parse_args(
-        join_sort_option(arguments), JobsOptions())
+    return run_list_command(JobsOptions, _run, arguments)
 
 
 def _run(options: JobsOptions) -> int:

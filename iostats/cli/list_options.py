@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
+from iostats.cli import CONFIG, Options, flag, operands, option, repeated
 from iostats.cli.parser import (
     choose_table_width,
-    make_parser,
+    parse_options,
     parse_whole_number,
     run_role,
     write_output,
@@ -23,81 +24,62 @@ from iostats.report import json_and_csv, listing
 from iostats.report.listing import ALL, NumberForm, check_delimiter
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar
 
     from iostats.base.config import Config
-    from iostats.cli import parsed_options as parsed
     from iostats.report.listing import Cell, FieldColumn, FieldTable
     from iostats.wire.method_name import MethodName
 
     RowT = TypeVar("RowT", bound=listing.Row)
     AnswerOfRows = TypeVar("AnswerOfRows", bound=Mapping[str, object])
-    OptionsT = TypeVar("OptionsT")
+    CommandT = TypeVar("CommandT", bound=Options)
 
 _UNITS = "KMGTP"
 _NO_LIMIT = 10**9
 
-ListOptions = tuple[tuple[tuple[str, ...], str], ...]      # ((names, the attribute), ...)
-TIMES: ListOptions = ((("-S", "--starttime", "--since"), "since"),
-                      (("-E", "--endtime", "--until"), "until"))
-VALUES: ListOptions = (
-    (("--sort",), "sort"), (("--limit",), "limit"), (("--delimiter",), "delimiter"),
-    (("--units",), "units"), (("--config",), "config"))
-LISTS: ListOptions = ((("-o", "--format"), "format"),)    # repeated options add up, as with sacct
-FLAGS: ListOptions = (
-    (("-l", "--long"), "long"), (("-e", "--helpformat"), "helpformat"),
-    (("--reverse",), "reverse"), (("-n", "--noheader"), "noheader"),
-    (("-p", "--parsable"), "parsable"), (("-P", "--parsable2"), "parsable2"),
-    (("--noconvert",), "noconvert"), (("--json",), "json"))
 
-# Lines of the help texts on the options that all of them have.
-FORM_HELP = """\
-  -n, --noheader        no heading
-  -p, --parsable        | after every field
-  -P, --parsable2       | between fields
-  --delimiter TEXT      with -p and -P: TEXT instead of |
-  --units UNIT          bytes in K, M, G, T or P
-  --noconvert           bytes as plain numbers
-"""
-BY_FILE_SYSTEM: ListOptions = ((("-f", "--fs"), "file_system"),)
+class ListOptions(Options):
+    """The options of all lists: `jobs`, `nodes`, `capacity`, `targets`, `quota`."""
+
+    format = repeated("-o, --format FIELDS", "these fields", "shown")     # repeated options add up
+    long = flag("-l, --long", "-o ALL", "shown")
+    helpformat = flag("-e, --helpformat", "list the fields", "shown")
+    sort = option("--sort FIELD", "the smallest first; -FIELD: the largest", "shown")
+    reverse = flag("--reverse", "reverse the order", "shown")
+    limit = option("--limit N", "the first N in that order", "shown")
+    noheader = flag("-n, --noheader", "no heading", "shown")
+    parsable = flag("-p, --parsable", "| after every field", "shown")
+    parsable2 = flag("-P, --parsable2", "| between fields", "shown")
+    delimiter = option("--delimiter TEXT", "with -p and -P: TEXT instead of |", "shown")
+    units = option("--units UNIT", "bytes in K, M, G, T or P", "shown")
+    noconvert = flag("--noconvert", "bytes as plain numbers", "shown")
+    json = flag("--json", "one JSON document (docs/reference/wire.md)", "shown")
+    config = CONFIG
 
 
-def run_list_command(name: str, help_text: str, operands: str,
-                     run: Callable[[OptionsT], int], arguments: Sequence[str] | None,
-                     values: ListOptions = BY_FILE_SYSTEM, flags: ListOptions = ()) -> int:
-    """
-    Parse the arguments of `iostats NAME`, and run it; the exit status.
+class ByFileSystem(Options):
+    """The option --fs."""
 
-    `operands`: the attribute of the arguments that are no options; `arguments`: sys.argv's if None.
-    """
-    list_parser = make_list_parser(f"iostats {name}", help_text, values, (), flags)
-    list_parser.add_argument(operands, nargs="*")
+    file_system = option("-f, --fs NAME", "of this file system only", "common")
+
+
+class TargetOptions(ListOptions, ByFileSystem):
+    """The options of `capacity` and `targets`."""
+
+    targets = operands("TARGET", "such as scratch-OST0007", "common")
+
+
+def run_list_command(command: type[CommandT], run: Callable[[CommandT], int],
+                     arguments: Sequence[str] | None) -> int:
+    """Parse the arguments, sys.argv's if None, and run the command; the exit status."""
     words = join_sort_option(sys.argv[1:] if arguments is None else arguments)
-
-    def parse_and_run() -> int:
-        options: Any = list_parser.parse_intermixed_args(words)
-        return run(options)
-    return run_role(parse_and_run)
+    return run_role(lambda: run(parse_options(command, words)))
 
 
-def select_file_system(options: parsed.ByFileSystem) -> list[str]:
+def select_file_system(options: ByFileSystem) -> list[str]:
     """The parameter `file_systems` of a query: that of --fs, or none for all."""
     return [options.file_system] if options.file_system else []
-
-
-def make_list_parser(prog: str, help_text: str, values: ListOptions = (), lists: ListOptions = (),
-                     flags: ListOptions = ()) -> argparse.ArgumentParser:
-    """A parser for these options, and the command's own."""
-    list_parser = make_parser(prog, help_text)
-    for names, attribute in VALUES + values:
-        list_parser.add_argument(*names, dest=attribute)
-    for names, attribute in LISTS + lists:
-        list_parser.add_argument(*names, dest=attribute, action="append", default=[])
-    for names, attribute in FLAGS + flags:
-        list_parser.add_argument(*names, dest=attribute, action="store_true")
-    return list_parser
 
 
 def join_sort_option(arguments: Sequence[str]) -> list[str]:
@@ -109,7 +91,7 @@ def join_sort_option(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def make_number_form(options: parsed.ListOptions, config: Config) -> NumberForm:
+def make_number_form(options: ListOptions, config: Config) -> NumberForm:
     """The format of numbers."""
     unit = options.units
     if unit is not None:
@@ -121,12 +103,12 @@ def make_number_form(options: parsed.ListOptions, config: Config) -> NumberForm:
                       not (options.parsable or options.parsable2))
 
 
-def parse_delimiter(options: parsed.ListOptions) -> str:
+def parse_delimiter(options: ListOptions) -> str:
     """The text between fields with -p and -P."""
     return check_delimiter("|" if options.delimiter is None else options.delimiter)
 
 
-def parse_limit(options: parsed.ListOptions) -> int:
+def parse_limit(options: ListOptions) -> int:
     """The number of rows of --limit."""
     if options.limit is None:
         return _NO_LIMIT
@@ -140,7 +122,7 @@ def describe_hidden_fields(fields: Sequence[str]) -> list[str]:
 
 
 def format_list(rows: Sequence[listing.Row], columns: list[FieldColumn], cell: Cell,
-                dispensable: Sequence[str], options: parsed.ListOptions, empty: str, more: int,
+                dispensable: Sequence[str], options: ListOptions, empty: str, more: int,
                 notes: Callable[[int], Iterable[str]], heading_alone: bool = True,
                 ) -> Iterator[str]:
     """
@@ -164,7 +146,7 @@ def format_list(rows: Sequence[listing.Row], columns: list[FieldColumn], cell: C
         print(f"iostats: {note}", file=sys.stderr)
 
 
-def print_answer(options: parsed.ListOptions, table: FieldTable, default: str,
+def print_answer(options: ListOptions, table: FieldTable, default: str,
                  method: MethodName[AnswerOfRows], params: Mapping[str, object],
                  rows_of: Callable[[AnswerOfRows], list[RowT]],
                  make_cell: Callable[[NumberForm], Cell], dispensable: Sequence[str], empty: str,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import BAD_USAGE, IostatsError
+from iostats.cli import CONFIG, Options, option
 
 if TYPE_CHECKING:
     from iostats.totals.record import Record
@@ -29,32 +30,34 @@ _MAX_RUNS = 20                  # of several runs
 _JOB = re.compile(r"Job_id=(\d+)(?:_(?:\d+|(\*)))?(?: \((\d+)\))? Name=")
 _ENDED = re.compile(r" (?:Ended|Failed|Requeued)(?:, |$)")
 
-HELP = """\
-usage: iostats mail [--config FILE] [--wait S] -s SUBJECT ADDRESS ...
+
+class MailOptions(Options, help="""\
+usage: iostats mail [options] -s SUBJECT ADDRESS ...
 
 Send a mail as mail(1) does, with the report of the job that the subject names
 as ended.  For Slurm's MailProg, which is called with these arguments.  Standard
 input is the text of the mail; the report is added below.
 
 options:
-  -s SUBJECT            "Slurm Job_id=4711 Name=a Ended, Run time 00:31:07, ..."
-  --wait S              seconds to wait for the report (default: 60)
-  --config FILE         the configuration (default: site.cfg)
-  -h, --help            this text
+{options}
 
 exit status:
   that of the mail program ([site] mail_program in site.cfg)   2 bad usage
-"""
+"""):
+    subject = option("-s SUBJECT", '"Slurm Job_id=4711 Name=a Ended, Run time 00:31:07, ..."')
+    wait = option("--wait S", "seconds to wait for the report (default: 60)")
+    config = CONFIG
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Send the mail; the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = {}
-    while arguments[:1] and arguments[0] in ("--config", "--wait", "-h", "--help"):
+    own = {"-h", "--help", *MailOptions.find_names()} - {"-s"}
+    while arguments[:1] and arguments[0] in own:
         option = arguments.pop(0)
         if option in ("-h", "--help"):
-            print(HELP, end="")
+            print(MailOptions.format_help(), end="")
             return 0
         options[option] = arguments.pop(0) if arguments else ""
     wait = options.get("--wait", str(_WAIT_S))

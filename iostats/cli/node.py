@@ -23,7 +23,7 @@ from iostats.base.errors import (
     UsageError,
     describe_error,
 )
-from iostats.cli import OF_NODES, suggest_command, take_option
+from iostats.cli import CONFIG, OF_NODES, Options, flag, option, take_option
 from iostats.cli.entry_point import NO_MEMORY, has_ignored_failures
 from iostats.node import identity as this_node
 from iostats.node import sources
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from iostats.totals.received_report import SentReport
     from iostats.totals.snapshot import CounterSource, Snapshot
 
-HELP = """\
+
+class NodeOptions(Options, help="""\
 usage: iostats_client.py start|stop|show|doctor [options]
        iostats_client.py mark NAME [options]
        iostats_client.py watch --every SECONDS [options] &
@@ -68,36 +69,7 @@ Measure this node's Lustre I/O for one job and send it to the job's server.
                         iostats_client.py events --help
 
 options:
-  --job ID              the job (default: the batch system's, from its variable,
-                        such as SLURM_JOB_ID; see site.cfg)
-  --node NAME           this node's name (default: SLURMD_NODENAME, or the host
-                        name without its domain)
-  --server HOST[:PORT]  stop, doctor: where the job's server runs (default:
-                        site.cfg)
-  --secret FILE         stop, doctor: the job's secret (default: in ~/.iostats);
-                        harvest: the site's (default: site.cfg)
-  --state-dir DIR       directory of the start (default: site.cfg, or a private
-                        directory below /tmp)
-  --root DIR            read proc/ and sys/ below DIR (default: /)
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  --every SECONDS       watch: pause between two readings (1 to 86400)
-  --again               start: drop an earlier start of this job
-  --attempt N           prolog, epilog: the job's restarts so far
-  --nodes LIST          prolog, epilog: the job's nodes
-  --user NAME           prolog, epilog: the job's user
-  --uid N               prolog, epilog: that user's number
-  --mpi                 start, mark, stop: under mpirun or srun; one rank of
-                        each node works, and the server gets one message
-  --public              start, as root in a prolog: store it where the job's
-                        user can use it, but not change it (see site.cfg)
-  --once                harvest: one sweep, in full, and the end
-  --list                harvest: print which files can be read; send nothing
-  --json                show, doctor: as JSON
-  --quiet               print only errors
-  --never-fail          exit with 0 whatever happens, for prologs
-  --version             the release, and no more
-  -h, --help            this text
+{options}
 
 examples:
   iostats_client.py show
@@ -116,13 +88,43 @@ exit status:
   prolog, epilog: always 0
   deliver: 0 all reports are delivered   1 the server refused a report, or a
   report or [node] hook_dir cannot be used   3 the server was not reached
-"""
+"""):
+    job = option("--job ID",
+                 "the job (default: the batch system's, from its variable, such as SLURM_JOB_ID; "
+                 "see site.cfg)")
+    node = option("--node NAME",
+                  "this node's name (default: SLURMD_NODENAME, or the host name without its "
+                  "domain)")
+    server = option("--server HOST[:PORT]",
+                    "stop, doctor: where the job's server runs (default: site.cfg)")
+    secret = option("--secret FILE",
+                    "stop, doctor: the job's secret (default: in ~/.iostats); harvest: the site's "
+                    "(default: site.cfg)")
+    state_dir = option("--state-dir DIR",
+                       "directory of the start (default: site.cfg, or a private directory below "
+                       "/tmp)")
+    root = option("--root DIR", "read proc/ and sys/ below DIR (default: /)")
+    config = CONFIG
+    every = option("--every SECONDS", "watch: pause between two readings (1 to 86400)")
+    again = flag("--again", "start: drop an earlier start of this job")
+    attempt = option("--attempt N", "prolog, epilog: the job's restarts so far")
+    nodes = option("--nodes LIST", "prolog, epilog: the job's nodes")
+    user = option("--user NAME", "prolog, epilog: the job's user")
+    uid = option("--uid N", "prolog, epilog: that user's number")
+    mpi = flag("--mpi",
+               "start, mark, stop: under mpirun or srun; one rank of each node works, and the "
+               "server gets one message")
+    public = flag("--public",
+                  "start, as root in a prolog: store it where the job's user can use it, but not "
+                  "change it (see site.cfg)")
+    once = flag("--once", "harvest: one sweep, in full, and the end")
+    list = flag("--list", "harvest: print which files can be read; send nothing")
+    json = flag("--json", "show, doctor: as JSON")
+    quiet = flag("--quiet", "print only errors")
+    never_fail = flag("--never-fail", "exit with 0 whatever happens, for prologs")
+    version = flag("--version", "the release, and no more")
 
-WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
-               "--every", "--attempt", "--nodes", "--user", "--uid")
 _MAX_MARK_LENGTH = 60
-FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail",
-         "--version")
 _ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see wait_for_end.py
 
 
@@ -153,7 +155,7 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, str]]:
     """Return (role, {option: value}) of a command line; UsageError."""
     options: dict[str, str] = {}
     words: list[str] = []
-    arguments = list(arguments)
+    arguments, takes_value = list(arguments), NodeOptions.find_names()
     while arguments:
         word = arguments.pop(0)
         if word in ("-h", "--help"):
@@ -163,7 +165,7 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, str]]:
         if word.startswith("-"):
             if words and words[0] not in (*_ROLES, "1", "2"):
                 break                                   # options of an unknown command
-            name, value = take_option(word, arguments, WITH_VALUE, FLAGS)
+            name, value = take_option(word, arguments, takes_value)
             options[name] = value
         else:
             words.append(word)
@@ -183,6 +185,7 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, str]]:
     if len(words) != 1 or words[0] not in _ROLES:
         is_known = not words or words[0] in _ROLES
         expected = f"one of {' '.join(OF_NODES)}" if is_known else "a command"
+        from iostats.cli.commands import suggest_command
         raise UsageError(f"expected {expected}, got {' '.join(words) or 'nothing'!r}"
                          f"{('' if is_known else suggest_command(words[0])) or ' (see --help)'}")
     return words[0], options
@@ -197,7 +200,7 @@ def _run(arguments: list[str]) -> int:
         return events.main(arguments[1:])
     role, options = parse(arguments)
     if role == "help":
-        print(HELP, end="")
+        print(NodeOptions.format_help(), end="")
         return DONE
     if role == "version":
         from iostats.base.version import format_version

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
 from iostats.base.units import find_zone_format
+from iostats.cli import flag, operands, option, repeated
 from iostats.cli.list_options import (
-    BY_FILE_SYSTEM,
-    FORM_HELP,
-    TIMES,
+    ByFileSystem,
     ListOptions,
     format_list,
     make_number_form,
@@ -24,7 +23,7 @@ from iostats.cli.list_options import (
     run_list_command,
     select_file_system,
 )
-from iostats.cli.parser import parse_times, write_output
+from iostats.cli.parser import Times, parse_times, write_output
 from iostats.cli.site_client import ask_site, check_format
 from iostats.report import json_and_csv, listing, node_list, node_sets
 from iostats.report.listing import ALL, FieldColumn
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from iostats.base.config import Config
-    from iostats.cli.parsed_options import NodesOptions
     from iostats.report.node_list import ListedNode, ListedNodes, NodesQuery
 
 _WITHIN_S = 60.0
@@ -42,7 +40,8 @@ _MAX_NODES = 10_000             # in one query
 _MAX_ROWS = 5_000               # in one answer
 _MAX_NAME_LENGTH = 256
 
-HELP = """\
+
+class NodesOptions(ListOptions, Times, ByFileSystem, help="""\
 usage: iostats nodes [options] [NODES ...]
        iostats nodes --down [options] [NODES ...]
 
@@ -58,28 +57,13 @@ With --down: the nodes that are not connected to their targets now, since when,
 and who reported it (docs/reference/events.md); without -S: of the last week.
 
 which nodes, and when:
-  -S, --starttime, --since TIME    from TIME on (default: 00:00 of today)
-  -E, --endtime, --until TIME      up to TIME (default: the last sweep)
-  -f, --fs NAME         on this file system only
-  -x, --each-fs         a line for each file system of a node
-  --down                nodes that are not connected now
+{common}
+{which}
 
 what is shown:
-  -o, --format FIELDS   such as Node,ReadBytes%12,NIDs%-30: %12 is 12 wide,
-                        right-aligned, %-30 is 30 wide, left-aligned; text that
-                        is too long ends with +, numbers are never cut; ALL for
-                        every field
-  -l, --long            -o ALL
-  -e, --helpformat      list the fields
-  --sort FIELD          the smallest first; -FIELD: the largest (default: Node)
-  --reverse             reverse the order
-  --limit N             the first N nodes in that order
-""" + FORM_HELP + """\
-  --json                one JSON document (docs/how-to/clients.md)
+{shown}
 
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 "1.2-1.4 TiB": a sweep of the storage servers began before the period and ended
 in it, or the other way round; its I/O is only in the larger number.  ">=": some
@@ -98,14 +82,23 @@ examples:
 exit status:
   0 printed, also if no node was found   1 the output could not be written
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
-"""
-
-FLAGS: ListOptions = ((("-x", "--each-fs"), "apart"), (("--down",), "down"))
+"""):
+    nodes = operands("NODES")
+    file_system = option("-f, --fs NAME", "on this file system only", "common")
+    apart = flag("-x, --each-fs", "a line for each file system of a node", "which")
+    down = flag("--down", "nodes that are not connected now", "which")
+    format = repeated("-o, --format FIELDS",
+                      "such as Node,ReadBytes%12,NIDs%-30: %12 is 12 wide, right-aligned, %-30 is "
+                      "30 wide, left-aligned; text that is too long ends with +, numbers are never "
+                      "cut; ALL for every field", "shown")
+    sort = option("--sort FIELD",
+                  "the smallest first; -FIELD: the largest (default: Node)", "shown")
+    json = flag("--json", "one JSON document (docs/how-to/clients.md)", "shown")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the list of nodes; returns the exit status."""
-    return run_list_command("nodes", HELP, "nodes", _run, arguments, TIMES + BY_FILE_SYSTEM, FLAGS)
+    return run_list_command(NodesOptions, _run, arguments)
 
 
 def _run(options: NodesOptions) -> int:

@@ -1,5 +1,5 @@
 """
-An argparse parser with our own help texts, and the common parts of all commands.
+The command line by argparse, and the common parts of all commands.
 """
 
 from __future__ import annotations
@@ -17,51 +17,50 @@ from iostats.base.errors import (
     describe_error,
     sanitize,
 )
+from iostats.cli import Options, option
 from iostats.cli.entry_point import NO_MEMORY, make_output_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import NoReturn, TextIO
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import NoReturn, TextIO, TypeVar
 
-    from iostats.cli.parsed_options import Times
+    CommandT = TypeVar("CommandT", bound=Options)
 
 
-def make_parser(prog: str, help_text: str, options: type = object) -> argparse.ArgumentParser:
-    """
-    An argparse parser that prints our help text, since argparse's own differs with each Python.
-
-    `options`: a class of parsed_options.py.
-    """
+def parse_options(command: type[CommandT], arguments: Sequence[str] | None = None) -> CommandT:
+    """The options of a command line, sys.argv's if None; UsageError.  --help ends the process."""
     class Parser(argparse.ArgumentParser):
-        def format_help(self) -> str:
-            return help_text
+        def format_help(self) -> str:              # argparse's own differs with each Python
+            return command.format_help()
 
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{message} (see --help)")
-    made = Parser(prog=prog, allow_abbrev=False)
-    for option, name, kind in _list_options(options):
-        if kind is bool:
-            made.add_argument(option, dest=name, action="store_true")
-        elif kind == list[str]:
-            made.add_argument(name, nargs="*")
-        elif kind is str:
-            made.add_argument(name, nargs="?" if hasattr(options, name) else None, default="")
+    made = Parser(allow_abbrev=False, add_help=False)
+    made.add_argument(*command.list_help_names(), action="help")
+    are_mixed = False
+    for name, known in command.list_declared().items():
+        names, default = known.list_names(), known.default
+        aliases = known.aliases.split()
+        if default is False:
+            made.add_argument(*names, *aliases, dest=name, action="store_true")
+        elif not names:
+            is_list = isinstance(default, list)
+            are_mixed = are_mixed or is_list
+            made.add_argument(name, metavar=known.declared, default=default,
+                              nargs="*" if is_list else None if default is None else "?")
+        elif default is None:
+            made.add_argument(*names, *aliases, dest=name,
+                              nargs="?" if known.bare else None, const=known.bare or None)
+        elif " " in known.find_value():
+            made.add_argument(*names, *aliases, dest=name, nargs="+", default=default)
         else:
-            made.add_argument(option, dest=name, nargs="+" if "list" in str(kind) else None)
-    return made
-
-
-def list_option_names(options: type) -> list[str]:
-    """The options of a class of parsed_options.py, as users write them."""
-    return [option for option, _, kind in _list_options(options) if kind not in (str, list[str])]
-
-
-def _list_options(options: type) -> list[tuple[str, str, object]]:
-    """[(option, attribute, type)] of a class of parsed_options.py."""
-    from typing import get_type_hints  # the commands on nodes, which need no typing, parse alone
-    return [(f"--{name.rstrip('_').replace('_', '-')}", name, kind)
-            for name, kind in get_type_hints(options).items()]
+            made.add_argument(*names, *aliases, dest=name, action="append", default=default)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = command()
+    vars(options).update(vars(made.parse_intermixed_args(words) if are_mixed
+                              else made.parse_args(words)))
+    return options
 
 
 def parse_whole_number(name: str, text: str, maximum: int) -> int:
@@ -69,6 +68,14 @@ def parse_whole_number(name: str, text: str, maximum: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= maximum):
         raise UsageError(f"{name}: expected a number from 1 to {maximum}, got {text[:40]!r}")
     return int(text)
+
+
+class Times(Options):
+    """The options --since and --until."""
+
+    since = option("-S, --starttime, --since TIME", "from TIME on (default: 00:00 of today)",
+                   "common")
+    until = option("-E, --endtime, --until TIME", "up to TIME (default: the last sweep)", "common")
 
 
 def parse_times(options: Times, now: float,

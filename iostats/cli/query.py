@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, NotDelivered, UsageError, sanitize
-from iostats.cli.parsed_options import QueryOptions
+from iostats.cli import CONFIG, Options, flag, operands, option
 from iostats.cli.parser import (
     choose_table_width,
-    make_parser,
+    parse_options,
     parse_whole_number,
     run_role,
     write_output,
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from iostats.load.answer import Answer, Row
 
-HELP = f"""\
+
+class QueryOptions(Options, help=f"""\
 usage: iostats query LEVEL [options]
 
 Print the storage servers' counts, from the site's server.
@@ -49,16 +50,7 @@ SWEPT is how long ago the agents on the storage servers last read the targets.
 counters were reset; the notes say which.
 
 options:
-  --fs NAME             only this file system
-  --job ID              only this job, or all tasks of an array
-  --user NAME           only this user's jobs
-  --sort WHAT           write, read, requests or metadata (default: write)
-  --limit N             the first N rows in that order (default: 1000)
-  --json                a JSON document, with the value of each counter
-  --csv                 comma-separated values
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{{options}}
 
 examples:
   iostats query b --user alice
@@ -69,7 +61,16 @@ examples:
 exit status:
   0 printed   1 it could not be written   2 bad usage or site.cfg
   3 the site's server was not reached, or refused
-"""
+"""):
+    level = operands("LEVEL")
+    fs = option("--fs NAME", "only this file system")
+    job = option("--job ID", "only this job, or all tasks of an array")
+    user = option("--user NAME", "only this user's jobs")
+    sort = option("--sort WHAT", "write, read, requests or metadata (default: write)")
+    limit = option("--limit N", "the first N rows in that order (default: 1000)")
+    json = flag("--json", "a JSON document, with the value of each counter")
+    csv = flag("--csv", "comma-separated values")
+    config = CONFIG
 
 _WITHIN_S = 60.0
 _NOT_IN_TABLES = ("counters", "notes", "is_job")
@@ -77,8 +78,7 @@ _NOT_IN_TABLES = ("counters", "notes", "is_job")
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the storage servers' counts; returns the exit status."""
-    command_line = make_parser("iostats query", HELP, QueryOptions)
-    return run_role(lambda: _run(command_line.parse_args(arguments, QueryOptions())))
+    return run_role(lambda: _run(parse_options(QueryOptions, arguments)))
 
 
 def _run(options: QueryOptions) -> int:

@@ -9,8 +9,10 @@ import grp
 import pwd
 from typing import TYPE_CHECKING
 
+from iostats.cli import operands, option, repeated
 from iostats.cli.list_options import (
-    FORM_HELP,
+    ByFileSystem,
+    ListOptions,
     print_answer,
     run_list_command,
     select_file_system,
@@ -23,10 +25,10 @@ from iostats.report.site_methods import QUOTAS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from iostats.cli.parsed_options import QuotaOptions
     from iostats.report.server_tables import QuotaAnswer
 
-HELP = """\
+
+class QuotaOptions(ListOptions, ByFileSystem, help="""\
 usage: iostats quota [options] [NAME ...]
 
 Print a line for each quota of a user, a group or a project, those nearest to
@@ -34,22 +36,13 @@ their limits first, from the site's server.  The agent on the MDS with MDT0000
 reads them there each ten minutes: no client and no target is asked.
 
 which quotas:
-  -f, --fs NAME         on this file system only
-  NAME                  of these users, groups or projects, by name or number
+{common}
+{which}
 
 what is shown:
-  -o, --format FIELDS   such as Name,Granted,Hard%12; ALL for every field
-  -l, --long            -o ALL
-  -e, --helpformat      list the fields
-  --sort FIELD          the smallest first; -FIELD: the largest
-  --reverse             reverse the order
-  --limit N             the first N in that order
-""" + FORM_HELP + """\
-  --json                one JSON document (docs/reference/wire.md)
+{shown}
 
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 Granted is what the quota master has given to the targets, and what limits are
 enforced by: what is used is at most that, and shown by `lfs quota`.  Users see
@@ -62,12 +55,16 @@ examples:
 exit status:
   0 printed, also if no quota was found    1 the output could not be written
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
-"""
+"""):
+    file_system = option("-f, --fs NAME", "on this file system only", "common")
+    names = operands("NAME", "of these users, groups or projects, by name or number", "which")
+    format = repeated("-o, --format FIELDS",
+                      "such as Name,Granted,Hard%12; ALL for every field", "shown")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the list of quotas; returns the exit status."""
-    return run_list_command("quota", HELP, "names", _run, arguments)
+    return run_list_command(QuotaOptions, _run, arguments)
 
 
 def _run(options: QuotaOptions) -> int:

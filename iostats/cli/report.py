@@ -15,10 +15,18 @@ from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, AccessDenied, IostatsError, StateError, UsageError
 from iostats.base.job_id import check_batch_job, expand_tasks
 from iostats.base.named_tuple import NamedTuple
-from iostats.cli import record_file, site_client, unfinished
-from iostats.cli.parsed_options import ReportOptions
+from iostats.cli import (
+    CONFIG,
+    Options,
+    flag,
+    operands,
+    option,
+    record_file,
+    site_client,
+    unfinished,
+)
 from iostats.cli.parser import (
-    make_parser,
+    parse_options,
     parse_whole_number,
     require_packages,
     run_role,
@@ -48,7 +56,8 @@ _NO_CAIROSVG = (f"PNG needs CairoSVG, which is not installed: {sys.executable} -
 require_packages("msgspec", "ClusterShell")
 _MAX_LATEST = 1000
 
-HELP = """\
+
+class ReportOptions(Options, help="""\
 usage: iostats report [options] JOB ...
        iostats report --latest N [options]
 
@@ -63,20 +72,7 @@ A JOB with a / in it, or .json at its end, is a file written by --format json or
 the report has their sum and a row for each, with --tasks each one as well.
 
 options:
-  --latest N            the N jobs that ended last
-  --all                 every run of a requeued job
-  --tasks               each task of an array as well, below the total
-  --format FORM         grid, plain, json, csv or markdown (default: grid)
-  --long                more: calls, mean sizes, network, times, MDTs, nodes
-  --explain             explain what each number counts, and what it does not
-  --html FILE           a page in one file, with charts; for a browser or a mail
-  --chart KIND          a chart alone: time, osts, mdts, nodes or sizes
-  --output FILE         where the chart goes: FILE.svg or FILE.png
-  --file-system NAME    of the chart (default: the one with most of the time)
-  --from WHERE          site or comment (default: site, then comment)
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 examples:
   iostats report 4711
@@ -91,13 +87,26 @@ exit status:
   0 printed   1 a job has no report, or it could not be written
   2 bad usage or site.cfg
   3 the site's server was not reached, and no other source has the job
-"""
+"""):
+    jobs = operands("JOB")
+    latest = option("--latest N", "the N jobs that ended last")
+    all = flag("--all", "every run of a requeued job")
+    tasks = flag("--tasks", "each task of an array as well, below the total")
+    format = option("--format FORM", "grid, plain, json, csv or markdown (default: grid)")
+    long = flag("--long", "more: calls, mean sizes, network, times, MDTs, nodes")
+    explain = flag("--explain", "explain what each number counts, and what it does not")
+    html = option("--html FILE", "a page in one file, with charts; for a browser or a mail")
+    chart = option("--chart KIND", "a chart alone: time, osts, mdts, nodes or sizes")
+    output = option("--output FILE", "where the chart goes: FILE.svg or FILE.png")
+    file_system = option("--file-system NAME",
+                         "of the chart (default: the one with most of the time)")
+    from_ = option("--from WHERE", "site or comment (default: site, then comment)")
+    config = CONFIG
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print reports; returns the exit status."""
-    command_line = make_parser("iostats report", HELP, ReportOptions)
-    return run_role(lambda: _run(command_line.parse_intermixed_args(arguments, ReportOptions())))
+    return run_role(lambda: _run(parse_options(ReportOptions, arguments)))
 
 
 def _run(options: ReportOptions) -> int:

@@ -21,7 +21,7 @@ from iostats.base.config import BESIDE, Config
 from iostats.base.errors import IostatsError, UsageError
 from iostats.base.job_id import check_job_id
 from iostats.base.text import cut
-from iostats.cli import take_option
+from iostats.cli import Options, flag, option, take_option
 from iostats.cli.parser import write_output
 from iostats.cli.report_file import write_report
 from iostats.cli.server import make_labelled_record, parse_expected_nodes
@@ -34,14 +34,15 @@ from iostats.run.measured import PartTotals, run_measured
 from iostats.schedulers import job_environment
 from iostats.server import process
 from iostats.server.http_server import bound_socket
-from iostats.server.job_server import JobServer, make_totals_options
+from iostats.server.job_server import JobServer, make_totals
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as of the shell and env(1)
 _LONGEST_COMMAND = 1000                # in the record
 
-HELP = """\
+
+class MeasuredRunOptions(Options, help="""\
 usage: iostats run [options] [--] COMMAND [ARGUMENT ...]
 
 Run a command, and print its job's I/O on Lustre, of all its nodes.
@@ -50,20 +51,7 @@ The command has our standard input and output and every signal that we get, and
 its exit status is ours.  Without a batch system this node is measured.
 
 options:
-  --job ID              the job (default: the batch system's)
-  --nodes LIST          the job's nodes (default: the batch system's); without
-                        a batch system they are reached by ssh
-  --format FORM         grid, plain, json, csv or markdown (default: grid)
-  --long                more: calls, mean sizes, network, times, MDTs, nodes
-  --explain             explain what each number counts, and what it does not
-  --output FILE         write the report to FILE, %j being the job's id
-                        (default: site.cfg, or standard error)
-  --json FILE           write the JSON record, too
-  --root DIR            nodes read proc/ and sys/ below DIR (default: /)
-  --config FILE         the configuration, also on the nodes (default: site.cfg,
-                        and ~/.iostats/site.cfg)
-  --quiet               print only the report
-  -h, --help            this text
+{options}
 
 examples:
   iostats run -- srun ./app input.nml           in a job script
@@ -73,10 +61,23 @@ examples:
 exit status:
   that of the command; 128 + N if signal N ended it; 126, 127 if it cannot be
   run; 2 bad usage or site.cfg
-"""
-
-WITH_VALUE = ("--job", "--nodes", "--format", "--output", "--json", "--root", "--config")
-FLAGS = ("--long", "--explain", "--quiet")
+"""):
+    job = option("--job ID", "the job (default: the batch system's)")
+    nodes = option("--nodes LIST",
+                   "the job's nodes (default: the batch system's); without a batch system they are "
+                   "reached by ssh")
+    format = option("--format FORM", "grid, plain, json, csv or markdown (default: grid)")
+    long = flag("--long", "more: calls, mean sizes, network, times, MDTs, nodes")
+    explain = flag("--explain", "explain what each number counts, and what it does not")
+    output = option("--output FILE",
+                    "write the report to FILE, %j being the job's id (default: site.cfg, or "
+                    "standard error)")
+    json = option("--json FILE", "write the JSON record, too")
+    root = option("--root DIR", "nodes read proc/ and sys/ below DIR (default: /)")
+    config = option("--config FILE",
+                    "the configuration, also on the nodes (default: site.cfg, and "
+                    "~/.iostats/site.cfg)")
+    quiet = flag("--quiet", "print only the report")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
         _open_standard_files()
         options, command = parse_arguments(sys.argv[1:] if arguments is None else arguments)
         if options is None:
-            write_output([HELP])
+            write_output([MeasuredRunOptions.format_help()])
             return 0
         return _run(options, command)
     except IostatsError as error:
@@ -123,13 +124,14 @@ def _write_error(text: str) -> None:
 def parse_arguments(arguments: Iterable[str]) -> tuple[dict[str, str] | None, list[str]]:
     """Return ({option: value}, command); None instead of options for --help.  Raises UsageError."""
     options, arguments = {}, list(arguments)
+    takes_value = MeasuredRunOptions.find_names()
     while arguments and arguments[0].startswith("-"):
         word = arguments.pop(0)
         if word == "--":
             break
         if word in ("-h", "--help"):
             return None, []
-        name, value = take_option(word, arguments, WITH_VALUE, FLAGS)
+        name, value = take_option(word, arguments, takes_value)
         options[name] = value
     if not arguments:
         raise UsageError("expected a command to run, got nothing (see --help)")
@@ -247,7 +249,7 @@ async def _prepare(command: Command, system: schedulers.Scheduler, config: Confi
     # Unknown nodes: then every node that reports belongs to the job.
     expected = (parse_expected_nodes(names or identity.find_node_name(), config.server.max_nodes)
                 if names or is_local else None)
-    totals = PartTotals(check_job_id(job), expected, **make_totals_options(config))
+    totals = make_totals(config, check_job_id(job), expected, PartTotals)
     # If the launcher passes the environment, no directory shared by the nodes is needed.
     carries = is_local or getattr(system, "PASSES_ENVIRONMENT", False)
     os.environ.pop(auth.VARIABLE, None)                  # the user's secret is for another server

@@ -24,7 +24,7 @@ from iostats.store.record_store import Store
 from iostats.wire import auth, protocol
 
 if TYPE_CHECKING:
-    from iostats.cli.parsed_options import ServerOptions
+    from iostats.cli.server import ServerOptions
     from iostats.harvest.sink import Sink
 
 log = logging.getLogger(__name__)

@@ -19,15 +19,15 @@ from iostats.base import job_id, job_ports
 from iostats.base.errors import DONE, StateError, UsageError
 from iostats.base.units import format_count
 from iostats.base.version import format_version
-from iostats.cli.parsed_options import ServerOptions
-from iostats.cli.parser import make_parser, print_message, run_role, write_output
+from iostats.cli import CONFIG, Options, flag, option
+from iostats.cli.parser import parse_options, print_message, run_role, write_output
 from iostats.cli.report_file import check_writable, write_report
 from iostats.cli.terminal_form import detect_screen
 from iostats.node.identity import find_job
 from iostats.report import job_tables
 from iostats.report.node_sets import unfold_nodes
 from iostats.server import journal, process
-from iostats.server.job_server import JobServer, make_totals_options
+from iostats.server.job_server import JobServer, make_totals
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth
 
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 _PRINT_EVERY_S, _POLL_EVERY_S = 10.0, 0.5
 
-HELP = """\
+
+class ServerOptions(Options, help="""\
 usage: iostats_server.py [options]
        iostats_server.py --site [--listen HOST] [--secret FILE] [--config FILE]
                          [--quiet] [--log-format FORMAT]
@@ -51,31 +52,7 @@ With --site: the reports of all jobs, from prologs and epilogs, for as long as
 it runs ([site] in site.cfg); `iostats report` prints them.
 
 options:
-  --site                the site's server
-  --job ID              the job (default: as iostats_client.py)
-  --nodes LIST|COUNT    the job's nodes: nid[00001-00128,200], a,b,c or a number
-                        (default: the batch system's; without, the deadline
-                        ends it)
-  --deadline S          wait S seconds for the other nodes after the first
-                        `stop` (default: site.cfg, 60)
-  --format FORM         grid, plain, json, csv or markdown (default: grid)
-  --long                more: calls, mean sizes, network, times, MDTs, nodes
-  --explain             explain what each number counts, and what it does not
-  --output FILE         write the report to FILE (default: standard output)
-  --json FILE           write the JSON record, too
-  --secret FILE         the job's secret, created if missing (default: in
-                        ~/.iostats); with --site the site's (default: site.cfg)
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  --state-dir DIR       where the counts are stored until the report is
-                        written (default: as iostats_client.py)
-  --listen HOST[:PORT]  listen only there (default: all addresses, and the port
-                        of the job)
-  --print-port          print the job's port, and end
-  --quiet               no progress on standard error
-  --log-format FORMAT   with --site: text, json or journal (default: text)
-  --version             the release, and no more
-  -h, --help            this text
+{options}
 
 examples:
   iostats_server.py --nodes 'nid[00001-00128]' &      before `start`, in a job
@@ -87,13 +64,38 @@ exit status:
   0 the report is printed (its first line lists missing nodes)
   1 the report could not be written; the same command again has all counts
   2 bad usage or site.cfg   3 no port is free
-"""
+"""):
+    site = flag("--site", "the site's server")
+    job = option("--job ID", "the job (default: as iostats_client.py)")
+    nodes = option("--nodes LIST|COUNT",
+                   "the job's nodes: nid[00001-00128,200], a,b,c or a number (default: the batch "
+                   "system's; without, the deadline ends it)")
+    deadline = option("--deadline S",
+                      "wait S seconds for the other nodes after the first `stop` (default: "
+                      "site.cfg, 60)")
+    format = option("--format FORM", "grid, plain, json, csv or markdown (default: grid)")
+    long = flag("--long", "more: calls, mean sizes, network, times, MDTs, nodes")
+    explain = flag("--explain", "explain what each number counts, and what it does not")
+    output = option("--output FILE", "write the report to FILE (default: standard output)")
+    json = option("--json FILE", "write the JSON record, too")
+    secret = option("--secret FILE",
+                    "the job's secret, created if missing (default: in ~/.iostats); with --site "
+                    "the site's (default: site.cfg)")
+    config = CONFIG
+    state_dir = option("--state-dir DIR",
+                       "where the counts are stored until the report is written (default: as "
+                       "iostats_client.py)")
+    listen = option("--listen HOST[:PORT]",
+                    "listen only there (default: all addresses, and the port of the job)")
+    print_port = flag("--print-port", "print the job's port, and end")
+    quiet = flag("--quiet", "no progress on standard error")
+    log_format = option("--log-format FORMAT", "with --site: text, json or journal (default: text)")
+    version = flag("--version", "the release, and no more")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the server; the exit status."""
-    return run_role(lambda: _run(make_parser(
-        "iostats_server.py", HELP, ServerOptions).parse_args(arguments, ServerOptions())))
+    return run_role(lambda: _run(parse_options(ServerOptions, arguments)))
 
 
 def _run(options: ServerOptions) -> int:
@@ -115,8 +117,8 @@ def _run(options: ServerOptions) -> int:
         print(job_ports.list_ports(job, config.server.port_first, config.server.port_last, 1)[0])
         return DONE
     process.check_open_files()
-    totals = Totals(job, parse_expected_nodes(options.nodes, config.server.max_nodes),
-                    **make_totals_options(config))
+    totals = make_totals(config, job, parse_expected_nodes(options.nodes, config.server.max_nodes),
+                         Totals)
     for path in filter(None, (options.output, options.json)):
         check_writable(path)
     password, made = None, False

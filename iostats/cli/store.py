@@ -8,14 +8,15 @@ import sys
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, StateError, UsageError
-from iostats.cli.parsed_options import StoreOptions
-from iostats.cli.parser import make_parser, run_role, write_output
+from iostats.cli import CONFIG, Options, flag, option
+from iostats.cli.parser import parse_options, run_role, write_output
 from iostats.store import repair as store_repair
 from iostats.store.database import hide_password, is_url
 from iostats.store.repair import TableContent
 
-HELP = """\
-usage: iostats store [--rebuild] [--file FILE] [--config FILE]
+
+class StoreOptions(Options, help="""\
+usage: iostats store [options]
        iostats store copy OLD NEW
        iostats store views
 
@@ -30,16 +31,17 @@ or postgresql://..., and compares them row by row; then name NEW in site.cfg.
 (docs/reference/views.md).
 
 options:
-  --rebuild       set a damaged store aside, and put a new one in its place with
-                  all rows that can be read
-  --file FILE     check this store
-  --config FILE   the configuration (default: site.cfg)
-  -h, --help      this text
+{options}
 
 exit status:
   0 it is undamaged, was rebuilt or copied   1 it is damaged, or was not copied
   2 bad usage
-"""
+"""):
+    rebuild = flag("--rebuild",
+                   "set a damaged store aside, and put a new one in its place with all rows that "
+                   "can be read")
+    file = option("--file FILE", "check this store")
+    config = CONFIG
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,8 +58,7 @@ def _run(arguments: list[str] | None) -> int:
         from iostats.store.views import format_views
         write_output(format_views())
         return DONE
-    options = make_parser("iostats store", HELP, StoreOptions).parse_args(
-        arguments, StoreOptions())
+    options = parse_options(StoreOptions, arguments)
     path = options.file or site.load(options.config).site.store
     if is_url(path):
         raise StateError(f"{hide_password(path)}: only a file of SQLite is checked here; "

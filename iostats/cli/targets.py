@@ -5,10 +5,9 @@ servers; options as those of `iostats nodes`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from iostats.cli import flag, repeated
 from iostats.cli.list_options import (
-    FORM_HELP,
+    TargetOptions,
     print_answer,
     run_list_command,
     select_file_system,
@@ -16,10 +15,8 @@ from iostats.cli.list_options import (
 from iostats.report import server_tables
 from iostats.report.site_methods import METRICS
 
-if TYPE_CHECKING:
-    from iostats.cli.parsed_options import TargetOptions
 
-HELP = """\
+class MetricsOptions(TargetOptions, help="""\
 usage: iostats targets [options] [TARGET ...]
 
 Print a line for each OST and MDT with the requests of the last minute, how many
@@ -29,23 +26,13 @@ and how long requests waited for one.  From the site's server; the agents on the
 storage servers read the numbers there.
 
 which targets:
-  -f, --fs NAME         of this file system only
-  TARGET                such as scratch-OST0007
-  --services            the services of the storage servers instead
+{common}
+{which}
 
 what is shown:
-  -o, --format FIELDS   such as Target,SmallWrites%12; ALL for every field
-  -l, --long            -o ALL
-  -e, --helpformat      list the fields
-  --sort FIELD          the smallest first; -FIELD: the largest
-  --reverse             reverse the order
-  --limit N             the first N in that order
-""" + FORM_HELP + """\
-  --json                one JSON document (docs/reference/wire.md)
+{shown}
 
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 "-": it is unknown, or there was none.  Requests that are small or fragmented
 are in percent of all; docs/reference/counters.md has the files of each number.
@@ -57,16 +44,18 @@ examples:
 exit status:
   0 printed, also if no target was found   1 the output could not be written
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
-"""
+"""):
+    services = flag("--services", "the services of the storage servers instead", "which")
+    format = repeated("-o, --format FIELDS",
+                      "such as Target,SmallWrites%12; ALL for every field", "shown")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the list; returns the exit status."""
-    return run_list_command("targets", HELP, "targets", _run, arguments,
-                            flags=((("--services",), "services"),))
+    return run_list_command(MetricsOptions, _run, arguments)
 
 
-def _run(options: TargetOptions) -> int:
+def _run(options: MetricsOptions) -> int:
     table, default = ((server_tables.SERVICES, server_tables.DEFAULT_SERVICES) if options.services
                       else (server_tables.TARGETS, server_tables.DEFAULT_TARGETS))
     return print_answer(

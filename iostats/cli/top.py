@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError, NotDelivered, UsageError
-from iostats.cli.parsed_options import TopOptions
+from iostats.cli import CONFIG, Options, flag, option, repeated
 from iostats.cli.parser import (
     choose_table_width,
-    make_parser,
+    parse_options,
     parse_whole_number,
     run_role,
     write_output,
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     LoadSource = Union["SiteLoad", local_load.LocalLoad, local_load.DumpLoad]
 
-HELP = f"""\
+
+class TopOptions(Options, help=f"""\
 usage: iostats top [options]
        iostats top --local [options]
        iostats top --statsfile FILE [FILE] [options]
@@ -46,33 +47,7 @@ are neither reads nor writes.  (no job) is I/O whose id names no batch job:
 cp.0, kworker, or no id.
 
 options:
-  --by WHAT             {levels.format_levels(24)}
-  --sort WHAT           write, read, requests or metadata (default: write), or
-                        a column of --show
-  --show WHAT,...       more columns: open, close, mknod, mkdir, unlink, rmdir,
-                        rename, getattr, setattr, getxattr, statfs, sync, punch;
-                        latency: a storage server's mean time for a request, in
-                        milliseconds (Lustre 2.14 and later)
-  --percent             in percent of the file system's total
-  --fs NAME             only this file system
-  --user NAME           only this user's jobs
-  --limit N             up to N rows (default: as many as fit the terminal)
-  --every S             update every S seconds (default: 5; --local: 10)
-  --once                print one table, and end
-  --json                a JSON document in place of a table
-  --local               on a storage server, from its own job_stats; by node:
-                        from its exports
-  --root DIR            with --local: read proc/ and sys/ below DIR (default: /)
-  --statsfile FILE [FILE]
-                        from saved output of `lctl get_param *.*.job_stats`, by
-                        node of `lctl get_param *.*.exports.*.stats`; with two:
-                        the I/O between them, over --every S, or else the time
-                        between the latest entries of both
-  --job-id FORM         without the site's server: the form of job ids
-                        (default: [harvest] job_id of site.cfg)
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{{options}}
 
 keys:
   w r i m               sort by written, read, requests, metadata requests
@@ -97,15 +72,39 @@ examples:
 exit status:
   0 shown   1 job_stats could not be read, or the table not be written
   2 bad usage or site.cfg   3 the site's server was not reached
-"""
+"""):
+    by = option("--by WHAT", levels.format_levels())
+    sort = option("--sort WHAT",
+                  "write, read, requests or metadata (default: write), or a column of --show")
+    show = option("--show WHAT,...",
+                  "more columns: open, close, mknod, mkdir, unlink, rmdir, rename, getattr, "
+                  "setattr, getxattr, statfs, sync, punch; latency: a storage server's mean time "
+                  "for a request, in milliseconds (Lustre 2.14 and later)")
+    percent = flag("--percent", "in percent of the file system's total")
+    fs = option("--fs NAME", "only this file system")
+    user = option("--user NAME", "only this user's jobs")
+    limit = option("--limit N", "up to N rows (default: as many as fit the terminal)")
+    every = option("--every S", "update every S seconds (default: 5; --local: 10)")
+    once = flag("--once", "print one table, and end")
+    json = flag("--json", "a JSON document in place of a table")
+    local = flag("--local",
+                 "on a storage server, from its own job_stats; by node: from its exports")
+    root = option("--root DIR", "with --local: read proc/ and sys/ below DIR (default: /)")
+    statsfile = repeated("--statsfile FILE [FILE]",
+                         "from saved output of `lctl get_param *.*.job_stats`, by node of `lctl "
+                         "get_param *.*.exports.*.stats`; with two: the I/O between them, over "
+                         "--every S, or else the time between the latest entries of both")
+    job_id = option("--job-id FORM",
+                    "without the site's server: the form of job ids (default: [harvest] job_id of "
+                    "site.cfg)")
+    config = CONFIG
 
 _WITHIN_S = 10.0
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Show the load; returns the exit status."""
-    command_line = make_parser("iostats top", HELP, TopOptions)
-    return run_role(lambda: _run(command_line.parse_args(arguments, TopOptions())))
+    return run_role(lambda: _run(parse_options(TopOptions, arguments)))
 
 
 def _run(options: TopOptions) -> int:

@@ -10,10 +10,11 @@ import sys
 from iostats.base import config as site
 from iostats.base import logs
 from iostats.base.errors import DONE
-from iostats.cli.parsed_options import WebOptions
-from iostats.cli.parser import make_parser, run_role
+from iostats.cli import CONFIG, Options, flag, option
+from iostats.cli.parser import parse_options, run_role
 
-HELP = """\
+
+class WebOptions(Options, help="""\
 usage: iostats web [options]
 
 Serve pages of jobs, nodes, file systems, events and the present load to users
@@ -26,13 +27,7 @@ only from [web] trusted), or, for programs of this host, from the kernel ([web]
 socket).  docs/how-to/web.md has examples for Apache, nginx and Open OnDemand.
 
 options:
-  --listen HOST:PORT    the address for the site's proxy (default: [web] listen)
-  --socket PATH         a local socket (default: [web] socket); "" for none
-  --quiet               no line when it listens
-  --log-format FORMAT   text, json or journal (default: text)
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  --help                this text
+{options}
 
 examples:
   iostats web --socket "$XDG_RUNTIME_DIR/iostats-web.sock"
@@ -41,14 +36,18 @@ examples:
 exit status:
   0 it was ended by a signal   1 it cannot run here   2 bad usage or site.cfg
   3 the port or the socket is in use or not allowed
-"""
+"""):
+    listen = option("--listen HOST:PORT",
+                    "the address for the site's proxy (default: [web] listen)")
+    socket = option("--socket PATH", 'a local socket (default: [web] socket); "" for none')
+    quiet = flag("--quiet", "no line when it listens")
+    log_format = option("--log-format FORMAT", "text, json or journal (default: text)")
+    config = CONFIG
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve the pages; the exit status."""
-    words = sys.argv[1:] if arguments is None else arguments
-    return run_role(lambda: _run(make_parser("iostats web", HELP, WebOptions).parse_args(
-        words, WebOptions())))
+    return run_role(lambda: _run(parse_options(WebOptions, arguments)))
 
 
 def _run(options: WebOptions) -> int:

@@ -5,14 +5,21 @@ iostats why: where a job's time went, with the activity of the storage servers d
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError
 from iostats.base.job_id import check_batch_job
-from iostats.cli import record_file, site_client, unfinished
-from iostats.cli.parsed_options import WhyOptions
-from iostats.cli.parser import make_parser, parse_whole_number, run_role, write_output
+from iostats.cli import (
+    CONFIG,
+    Options,
+    flag,
+    operands,
+    option,
+    record_file,
+    site_client,
+    unfinished,
+)
+from iostats.cli.parser import parse_options, parse_whole_number, run_role, write_output
 from iostats.cli.report import fetch_records, select_latest_runs
 from iostats.cli.terminal_form import detect_screen
 from iostats.load.time_lines import JobHistory, parse_history
@@ -22,10 +29,8 @@ from iostats.report.site_methods import JOB_HISTORY, JOBS, RECORD
 from iostats.report.why import answer, like_runs
 from iostats.totals.record import Record
 
-if TYPE_CHECKING:
-    pass
 
-HELP = """\
+class WhyOptions(Options, help="""\
 usage: iostats why [options] JOB
 
 Report where a job's time went: mostly not in Lustre; its own I/O pattern; a
@@ -40,12 +45,7 @@ by `iostats report --format json` or --json; - is standard input.  For a file
 only the record is judged, and no server is queried.
 
 options:
-  --like N              compare with the last N runs of the same name and user
-                        (default: 10; 0: with none)
-  --json                one JSON document (docs/explanation/why.md)
-  --config FILE         the configuration (default: site.cfg, and
-                        ~/.iostats/site.cfg)
-  -h, --help            this text
+{options}
 
 examples:
   iostats why 4711
@@ -57,15 +57,20 @@ exit status:
   0 printed   1 the job has no report, or it could not be written
   2 bad usage or site.cfg
   3 the site's server was not reached, and no other source has the job
-"""
+"""):
+    jobs = operands("JOB")
+    like = option("--like N",
+                  "compare with the last N runs of the same name and user (default: 10; 0: with "
+                  "none)")
+    json = flag("--json", "one JSON document (docs/explanation/why.md)")
+    config = CONFIG
 
 DEFAULT_SIMILAR, _MAX_SIMILAR = 10, 100
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print where a job's time went; returns the exit status."""
-    command_line = make_parser("iostats why", HELP, WhyOptions)
-    return run_role(lambda: _run(command_line.parse_intermixed_args(arguments, WhyOptions())))
+    return run_role(lambda: _run(parse_options(WhyOptions, arguments)))
 
 
 def _run(options: WhyOptions) -> int:

@@ -245,16 +245,14 @@ def find_query(word: str) -> tuple[Level, Query]:
 
 # -- for help texts and documents --------------------------------------------------------------
 
-def format_levels(indent: int, width: int = 79) -> str:
-    """The levels of `top --by` for its help; lines after the first one are indented."""
+def format_levels() -> str:
+    """The levels of `top --by` for its help."""
     texts = [level.option_name + (f" ({level.help})" if level.help else "") for level in OF_TOP]
-    lines = textwrap.wrap(", ".join(texts[:-1]) + f" or {texts[-1]} (default: {OF_TOP[0].name})",
-                          width - indent, break_on_hyphens=False)
-    return f"\n{' ' * indent}".join(lines)
+    return ", ".join(texts[:-1]) + f" or {texts[-1]} (default: {OF_TOP[0].name})"
 
 
 def format_keys_help(indent: int, width: int = 79) -> str:
-    """The keys of a live `top` and their levels: as `format_levels`, with the keys in front."""
+    """The keys of a live `top` and their levels: lines after the first one are indented."""
     having = [level for level in OF_TOP if level.key]
     lines = textwrap.wrap(f"by {', '.join(level.words for level in having)}", width - indent)
     keys = " ".join(level.key for level in having)

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import sys
 
-from iostats.base.errors import DONE, UNREADABLE, UsageError
+from iostats.base.errors import DONE, UNREADABLE
 from iostats.base.input_files import format_input_name
-from iostats.cli.parser import make_parser, run_role, write_output
-from iostats_ldms.cli.options import CheckOptions
+from iostats.cli import Options, operand
+from iostats.cli.parser import parse_options, run_role, write_output
 from iostats_ldms.description.model import Description
 from iostats_ldms.description.problems import DescriptionError, Problem
 from iostats_ldms.description.read import read_file
 from iostats_ldms.statements import configuration
 
-HELP = """\
+
+class CheckOptions(Options, help="""\
 usage: iostats ldms check FILE
 
 Read the description FILE (- for standard input), of any generation of the
@@ -24,9 +25,13 @@ line, column and path, or the first statement that an ldmsd would refuse.
 Warnings, such as unknown keys, go to standard error and do not make the
 description invalid.
 
+options:
+{options}
+
 exit status:
   0 valid   1 invalid   2 bad usage
-"""
+"""):
+    file = operand("FILE")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    path = parse_file_argument(arguments, "iostats ldms check", HELP)
+    path = parse_options(CheckOptions, arguments).file
     result = read_description_file(path)
     if result is None:
         return UNREADABLE
@@ -45,14 +50,6 @@ def _run(arguments: list[str] | None) -> int:
     summary = ", ".join(_summarize(description))
     write_output([f"{format_input_name(path)}: valid: {summary}{suffix}\n"])
     return DONE
-
-
-def parse_file_argument(arguments: list[str] | None, prog: str, help_text: str) -> str:
-    """Parse the arguments of a subcommand that takes one FILE only; UsageError."""
-    files = make_parser(prog, help_text, CheckOptions).parse_args(arguments, CheckOptions()).files
-    if len(files) != 1:
-        raise UsageError(f"{prog}: expected one FILE, got {len(files)} (see --help)")
-    return files[0]
 
 
 def read_description_file(path: str) -> tuple[Description, list[Problem]] | None:

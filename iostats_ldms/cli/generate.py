@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from iostats.base.errors import DONE, UNREADABLE, StateError, UsageError, sanitize
 from iostats.base.input_files import format_input_name
 from iostats.base.private_files import write_atomically
-from iostats.cli.parser import make_parser, run_role, write_output
+from iostats.cli import Options, flag, operand, option
+from iostats.cli.parser import parse_options, run_role, write_output
 from iostats_ldms.cli.check import count_noun, read_description_file
-from iostats_ldms.cli.options import GenerateOptions
 from iostats_ldms.description.model import Description
 from iostats_ldms.description.values import suggest
 from iostats_ldms.statements.configuration import Configurations, find_unsupported
@@ -110,9 +110,10 @@ def _find_stale(directory: str, daemons: set[str]) -> list[str]:
 
 
 _MOST_LINES = 10                # on standard error
-HELP = """\
-usage: iostats ldms generate FILE -o DIR [--ldms RELEASE] [--daemon NAME]
-                             [--bare] [--force]
+
+
+class GenerateOptions(Options, help="""\
+usage: iostats ldms generate FILE -o DIR [options]
 
 Write a configuration file for each daemon of the description FILE (- for
 standard input), DIR/DAEMON.conf, for `ldmsd -c`.  Each is checked like ldmsd of
@@ -121,13 +122,7 @@ are spread over its aggregators.  Identical files are not touched; files of
 removed daemons stay, and are listed.
 
 options:
-  -o, --output DIR   the directory, created if missing; -: standard output
-  --ldms RELEASE     the release of the ldmsd that reads them: 4.4, 4.5, newer
-                     (default: ldms_release of the description, or 4.5)
-  --daemon NAME      only the file of this daemon
-  --bare             only environment, options, authentication and listeners:
-                     for daemons that `iostats ldms run` configures
-  --force            replace files that were not written by this command
+{options}
 
 example:
   iostats ldms generate orion.yaml -o /etc/ldms
@@ -136,7 +131,17 @@ example:
 exit status:
   0 written   1 the description or a configuration is invalid, or DIR cannot be
   written   2 bad usage
-"""
+"""):
+    file = operand("FILE")
+    output = option("-o, --output DIR", "the directory, created if missing; -: standard output")
+    ldms = option("--ldms RELEASE",
+                  "the release of the ldmsd that reads them: 4.4, 4.5, newer (default: "
+                  "ldms_release of the description, or 4.5)")
+    daemon = option("--daemon NAME", "only the file of this daemon")
+    bare = flag("--bare",
+                "only environment, options, authentication and listeners: for daemons that "
+                "`iostats ldms run` configures")
+    force = flag("--force", "replace files that were not written by this command")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -145,14 +150,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    own = make_parser("iostats ldms generate", HELP, GenerateOptions)
-    own.add_argument("-o", "--output")
-    options = own.parse_args(arguments, GenerateOptions())
-    if len(options.files) != 1 or not options.output:
+    options = parse_options(GenerateOptions, arguments)
+    if not options.output:
         raise UsageError("iostats ldms generate: expected FILE -o DIR (see --help)")
     chosen = get_dialect(options.ldms, "--ldms") if options.ldms else None
-    path = options.files[0]
-    result = read_description_file(path)
+    result = read_description_file(options.file)
     if result is None:
         return UNREADABLE
     description = result[0]
@@ -165,8 +167,8 @@ def _run(arguments: list[str] | None) -> int:
         write_output(files.values())
         return DONE
     done = write_files(options.output, files, description.daemons, options.force)
-    _print_bounded([f"{stale}: no daemon of {format_input_name(path)} has this name; remove it if "
-                    "no ldmsd reads it"
+    name = format_input_name(options.file)
+    _print_bounded([f"{stale}: no daemon of {name} has this name; remove it if no ldmsd reads it"
                     for stale in done.stale])
     write_output([f"{sanitize(options.output)}: {count_noun(len(files), 'configuration file')} for "
                   f"LDMS "

@@ -10,28 +10,28 @@ from datetime import datetime
 
 from iostats.base.errors import DONE, UsageError
 from iostats.base.text import cut, pad
-from iostats.cli.parser import get_terminal_width, make_parser, run_role, write_output
+from iostats.cli import flag, operand
+from iostats.cli.parser import get_terminal_width, parse_options, run_role, write_output
 from iostats_ldms import published
-from iostats_ldms.cli.options import HistoryOptions
-from iostats_ldms.cli.sources import ETCD_HELP, open_etcd_by_options
+from iostats_ldms.cli.sources import EtcdOptions, open_etcd_by_options
 from iostats_ldms.published import Revision
 
-HELP = f"""\
-usage: iostats ldms history [NUMBER] [--json] [--etcd URL,URL] [--prefix NAME]
-                            [--config FILE]
+
+class HistoryOptions(EtcdOptions, help=f"""\
+usage: iostats ldms history [NUMBER] [options]
 
 Print the last {published.HISTORY_LENGTH} loaded descriptions, the newest first; the valid one
 has a star.  With NUMBER: the text of that one, as it was written.
 
 options:
-  --json           as JSON
-{ETCD_HELP}\
-  -h, --help       this text
+{{options}}
 
 exit status:
   0 done   1 no such description   2 bad usage or site.cfg
   3 etcd was not reached
-"""
+"""):
+    number = operand("NUMBER", "")
+    json = flag("--json", "as JSON")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,8 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    options = make_parser("iostats ldms history", HELP, HistoryOptions).parse_args(
-        arguments, HistoryOptions())
+    options = parse_options(HistoryOptions, arguments)
     with open_etcd_by_options(options) as etcd:
         if options.number:
             item = published.read_revision(etcd, parse_revision_number(options.number))

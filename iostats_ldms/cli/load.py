@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from iostats.base.errors import DONE, UNREADABLE
 from iostats.base.input_files import format_input_name
-from iostats.cli.parser import make_parser, print_message, run_role, write_output
+from iostats.cli import flag, operand, option
+from iostats.cli.parser import parse_options, print_message, run_role, write_output
 from iostats.etcd.client import Etcd
 from iostats_ldms import published
-from iostats_ldms.cli.options import LoadOptions
 from iostats_ldms.cli.sources import (
-    ETCD_HELP,
+    EtcdOptions,
     find_current_user,
     open_etcd_by_options,
     parse_description,
@@ -23,9 +23,9 @@ from iostats_ldms.description.read import read_description, read_text
 from iostats_ldms.published import DescriptionUnavailable, Revision
 from iostats_ldms.statements import configuration
 
-HELP = f"""\
-usage: iostats ldms load FILE [--note TEXT] [--dry-run] [--etcd URL,URL]
-                         [--prefix NAME] [--config FILE]
+
+class LoadOptions(EtcdOptions, help="""\
+usage: iostats ldms load FILE [options]
 
 Store a description in etcd, where `iostats ldms run` and the agents of storage
 servers read it.  It becomes valid at once and as a whole; the differences from
@@ -33,15 +33,15 @@ the previous one are printed.  If another one was loaded in between, nothing is
 loaded.
 
 options:
-  --dry-run        print the differences, and load nothing
-  --note TEXT      the reason, for `iostats ldms history`
-{ETCD_HELP}\
-  -h, --help       this text
+{options}
 
 exit status:
   0 loaded, or identical   1 the description is invalid, or was not loaded
   2 bad usage or site.cfg   3 etcd was not reached
-"""
+"""):
+    file = operand("FILE")
+    dry_run = flag("--dry-run", "print the differences, and load nothing")
+    note = option("--note TEXT", "the reason, for `iostats ldms history`")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,8 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    options = make_parser("iostats ldms load", HELP, LoadOptions).parse_args(
-        arguments, LoadOptions())
+    options = parse_options(LoadOptions, arguments)
     text = read_text(options.file)
     new = parse_description(text, format_input_name(options.file))
     if new is None:

@@ -9,11 +9,11 @@ import asyncio
 from iostats.base import config as site
 from iostats.base.config import Config
 from iostats.base.errors import DONE, UNREADABLE, UsageError, sanitize
-from iostats.cli.parser import make_parser, run_role, write_output
+from iostats.cli import flag, operands
+from iostats.cli.parser import parse_options, run_role, write_output
 from iostats_ldms.cli import sources
 from iostats_ldms.cli.check import read_description_file
-from iostats_ldms.cli.options import PlanOptions
-from iostats_ldms.cli.sources import ETCD_HELP, open_etcd
+from iostats_ldms.cli.sources import EtcdOptions, open_etcd
 from iostats_ldms.description.model import Description
 from iostats_ldms.service.service import Service, Settings
 from iostats_ldms.statements.dialect import format_statement
@@ -82,7 +82,7 @@ def format_plan(service: Service, with_all: bool) -> list[str]:
     return lines
 
 
-HELP = """\
+class PlanOptions(EtcdOptions, help="""\
 usage: iostats ldms plan [FILE] [options]
 
 Query all daemons of the description, and print the commands that `iostats ldms
@@ -90,13 +90,13 @@ run` would send to each, in order, with reasons.  Nothing is changed.  Without
 FILE the description is the valid one in etcd.
 
 options:
-  --all            all commands of all daemons (default: 20 each, 50 daemons)
-""" + ETCD_HELP + """\
-  -h, --help       this text
+{options}
 
 exit status:
   0 printed   1 the description is invalid, or no daemon answered   2 bad usage
-"""
+"""):
+    files = operands("FILE")
+    all = flag("--all", "all commands of all daemons (default: 20 each, 50 daemons)")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -105,8 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    options = make_parser("iostats ldms plan", HELP, PlanOptions).parse_args(
-        arguments, PlanOptions())
+    options = parse_options(PlanOptions, arguments)
     if len(options.files) > 1:
         raise UsageError(f"ldms plan: expected one FILE, got {len(options.files)} (see --help)")
     config = site.load(options.config)

@@ -16,16 +16,17 @@ from iostats.base import config as site
 from iostats.base import logs
 from iostats.base.config import Config
 from iostats.base.errors import DONE, UNREADABLE, UsageError
-from iostats.cli.parser import make_parser, parse_whole_number, print_message, run_role
-from iostats_ldms.cli.options import RunOptions
+from iostats.cli import flag, operands, option
+from iostats.cli.parser import parse_options, parse_whole_number, print_message, run_role
 from iostats_ldms.cli.plan import load_description, read_settings
-from iostats_ldms.cli.sources import ETCD_HELP, open_etcd
+from iostats_ldms.cli.sources import EtcdOptions, open_etcd
 from iostats_ldms.description.model import Description
 from iostats_ldms.service.service import Service
 
 log = logging.getLogger(__name__)
 
-HELP = """\
+
+class RunOptions(EtcdOptions, help="""\
 usage: iostats ldms run [FILE] [options]
 
 Reconcile the daemons with the description: configure running samplers and
@@ -36,21 +37,19 @@ valid one in etcd, and any number of instances share the work.  SIGTERM ends it;
 the daemons are not changed then.
 
 options:
-  --once           with FILE: reconcile, and end when all daemons that are up
-                   are as described
-  --poll SECONDS   between two queries to a daemon (default: [ldms] poll)
-  --metrics HOST:PORT
-                   metrics for Prometheus (default: [ldms] metrics)
-  --log-format FORMAT
-                   text, json or journal (default: text)
-""" + ETCD_HELP + """\
-  -h, --help       this text
+{options}
 
 exit status:
   0 ended by a signal; with --once: all is as described
   1 the description is invalid; with --once: some daemons are not as described
   2 bad usage
-"""
+"""):
+    files = operands("FILE")
+    once = flag("--once",
+                "with FILE: reconcile, and end when all daemons that are up are as described")
+    poll = option("--poll SECONDS", "between two queries to a daemon (default: [ldms] poll)")
+    metrics = option("--metrics HOST:PORT", "metrics for Prometheus (default: [ldms] metrics)")
+    log_format = option("--log-format FORMAT", "text, json or journal (default: text)")
 _ONCE_WITHIN_S = 60.0
 
 
@@ -60,8 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    options = make_parser("iostats ldms run", HELP, RunOptions).parse_args(
-        arguments, RunOptions())
+    options = parse_options(RunOptions, arguments)
     if len(options.files) > 1:
         raise UsageError(f"ldms run: expected one FILE, got {len(options.files)} (see --help)")
     config = site.load(options.config)

@@ -12,21 +12,24 @@ from iostats.base import config as site
 from iostats.base.config import Config
 from iostats.base.errors import sanitize
 from iostats.base.input_files import format_input_name
+from iostats.cli import CONFIG, Options, option
 from iostats.cli.parser import print_message
 from iostats.etcd.client import Etcd, from_config
 from iostats_ldms.cli.check import print_problems, print_warnings
-from iostats_ldms.cli.options import EtcdOptions
 from iostats_ldms.description import read
 from iostats_ldms.description.model import Description
 from iostats_ldms.description.problems import DescriptionError
 from iostats_ldms.description.read import read_etcd_members, read_text
 
-ETCD_HELP = """\
-  --etcd URL,URL   the members of etcd, such as http://mgmt1:2379, or Maestro's
-                   etcd.yaml (default: [etcd] endpoints of site.cfg)
-  --prefix NAME    the cluster's name in etcd (default: [etcd] prefix)
-  --config FILE    the configuration (default: site.cfg)
-"""
+
+class EtcdOptions(Options):
+    """The options of a subcommand that reads or writes etcd."""
+
+    etcd = option("--etcd URL,URL",
+                  "the members of etcd, such as http://mgmt1:2379, or Maestro's etcd.yaml "
+                  "(default: [etcd] endpoints of site.cfg)")
+    prefix = option("--prefix NAME", "the cluster's name in etcd (default: [etcd] prefix)")
+    config = CONFIG
 
 
 def open_etcd_by_options(options: EtcdOptions) -> Etcd:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from iostats.base import strict_json
-from iostats.base.errors import DONE, IostatsError, sanitize
-from iostats.cli.parser import get_terminal_width, make_parser, run_role, write_output
+from iostats.base.errors import DONE, IostatsError, UsageError, sanitize
+from iostats.cli import flag
+from iostats.cli.parser import get_terminal_width, parse_options, run_role, write_output
 from iostats.etcd.client import Etcd, EtcdAway
 from iostats.events.event import as_json
 from iostats_ldms import published
-from iostats_ldms.cli.options import StatusOptions
-from iostats_ldms.cli.sources import ETCD_HELP, open_etcd_by_options
+from iostats_ldms.cli.sources import EtcdOptions, open_etcd_by_options
 from iostats_ldms.description.problems import DescriptionError
 from iostats_ldms.description.read import read_description
 from iostats_ldms.published import Revision
@@ -123,9 +123,10 @@ def _get_name(key: str) -> str:
 
 
 WATCH_EVERY_S = 2.0
-HELP = f"""\
-usage: iostats ldms status [--watch | --json] [--all] [--etcd URL,URL]
-                           [--prefix NAME] [--config FILE]
+
+
+class StatusOptions(EtcdOptions, help="""\
+usage: iostats ldms status [options]
 
 Print the status that `iostats ldms run` reports: the description in force and
 the instances; state, producers, sets and load of aggregators; samplers that are
@@ -133,16 +134,16 @@ not as described; the last events; and the settings in force at storage servers'
 agents.  Load is relative to an aggregator's fair share by weight: 1.00 is fair.
 
 options:
-  --watch          print it every {WATCH_EVERY_S:.0f} seconds, until Ctrl-C
-  --json           as JSON
-  --all            all samplers, agents and events (default: up to
-                   {table.MOST_SAMPLERS}, {table.MOST_AGENTS} and {table.LAST_EVENTS})
-{ETCD_HELP}\
-  -h, --help       this text
+{options}
 
 exit status:
   0 done   2 bad usage or site.cfg   3 etcd was not reached
-"""
+"""):
+    watch = flag("--watch", f"print it every {WATCH_EVERY_S:.0f} seconds, until Ctrl-C")
+    json = flag("--json", "as JSON")
+    all = flag("--all",
+               f"all samplers, agents and events (default: up to {table.MOST_SAMPLERS}, "
+               f"{table.MOST_AGENTS} and {table.LAST_EVENTS})")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -151,10 +152,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    parser = make_parser("iostats ldms status", HELP, StatusOptions)
-    options = parser.parse_args(arguments, StatusOptions())
+    options = parse_options(StatusOptions, arguments)
     if options.watch and options.json:
-        parser.error("expected --watch or --json, got both")
+        raise UsageError("expected --watch or --json, got both")
     described = DescriptionCache()
     with open_etcd_by_options(options) as etcd:
         if options.json:

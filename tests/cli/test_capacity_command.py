@@ -105,7 +105,7 @@ def test_a_new_percentage_is_reported_at_once(site):
 def test_the_fields_are_listed_and_the_help_names_them(site):
     assert [field.column for field in capacity_table.FIELDS] == [
         line.split()[0] for line in done(site, "-e").out.splitlines()]
-    assert capacity.HELP == done(site, "--help").out
+    assert capacity.CapacityOptions.format_help() == done(site, "--help").out
 
 
 def test_every_user_may_ask(tmp_path):
@@ -141,11 +141,11 @@ def test_quotas(site):
     until(lambda: "project:4712" in site.iostats("events", "--json").out, what="the event")
 
 
-@pytest.mark.parametrize("command, words, module, table", [
-    ("targets", (), targets, server_tables.TARGETS),
-    ("targets", ("--services",), targets, server_tables.SERVICES),
-    ("quota", (), quota, server_tables.QUOTAS)])
-def test_their_fields_are_listed_and_the_help_names_them(site, command, words, module, table):
+@pytest.mark.parametrize("command, words, options, table", [
+    ("targets", (), targets.MetricsOptions, server_tables.TARGETS),
+    ("targets", ("--services",), targets.MetricsOptions, server_tables.SERVICES),
+    ("quota", (), quota.QuotaOptions, server_tables.QUOTAS)])
+def test_their_fields_are_listed_and_the_help_names_them(site, command, words, options, table):
     assert [field.column for field in table.fields] == [
         line.split()[0] for line in site.iostats(command, *words, "-e").out.splitlines()]
-    assert module.HELP == site.iostats(command, "--help").out
+    assert options.format_help() == site.iostats(command, "--help").out

@@ -25,14 +25,15 @@ root_only = pytest.mark.parametrize("", [pytest.param(marks=as_root)])
 # -- options ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("words, found", [
-    (["-p", "8981"], ["--port", "8981"]), (["-p8981"], ["--port=8981"]),
-    (["-h", "localhost", "-m", "41"], ["--host", "localhost", "--maxtraps", "41"]),
-    (["-dp", "8981"], ["--daemon", "--port", "8981"]), (["-f", "a"], ["--filename", "a"]),
-    (["--port", "8981", "--site"], ["--port", "8981", "--site"]), (["-h", ""], ["--host", ""]),
-    ([], [])])
+    (["-p", "8981"], {"port": "8981"}), (["-p8981"], {"port": "8981"}),
+    (["-h", "localhost", "-m", "41"], {"host": "localhost", "maxtraps": "41"}),
+    (["-dp", "8981"], {"daemon": True, "port": "8981"}), (["-f", "a"], {"filename": "a"}),
+    (["--port", "8981", "--site"], {"port": "8981", "site": True}), (["-h", ""], {"host": ""}),
+    ([], {})])
 def test_the_letters_are_those_of_2004(words, found):
     """-h is the host's, and no help."""
-    assert found == collector.expand_options(words)
+    options = vars(collector.parse_options(collector.CollectorOptions, words))
+    assert found == {name: value for name, value in options.items() if value not in (None, False)}
 
 
 def test_later_places_win_system_then_users_then_the_command_line(machine, monkeypatch):
@@ -46,9 +47,7 @@ def test_later_places_win_system_then_users_then_the_command_line(machine, monke
     monkeypatch.setattr("iostats.base.config._is_trusted", lambda directory: True)
 
     def found(*words):
-        config = collector._load_config(collector.make_parser(
-            "x", "", collector.CollectorOptions).parse_args(
-                collector.expand_options(words)))
+        config = collector._load_config(collector.parse_options(collector.CollectorOptions, words))
         return config.collector.port, config.collector.maxtraps, config.collector.keep
     assert (1123, 23, 23) == found()
     assert (1137, 37, 10_000) == found("-f", str(mine))
@@ -77,8 +76,8 @@ def test_a_mistake_in_a_file_is_one_line_with_file_and_line(machine, text, messa
 
 @pytest.mark.parametrize("words, message", [
     (["-m", "0"], "--maxtraps: [collector] maxtraps: expected a number from 3 to 100000, got '0'"),
-    (["-p"], "argument --port: expected one argument (see --help)"),
-    (["-x"], "no option '-x'; there are: -p -h -d -f -m"), (["mds1"], "unrecognized arguments"),
+    (["-p"], "argument -p/--port: expected one argument (see --help)"),
+    (["-x"], "unrecognized arguments: -x (see --help)"), (["mds1"], "unrecognized arguments"),
     (["-f", "/nonexistent"], "/nonexistent: cannot be read: No such file or directory")])
 def test_a_mistake_on_the_command_line_is_one_line(machine, words, message):
     done = machine.run(*words)
@@ -88,7 +87,7 @@ def test_a_mistake_on_the_command_line_is_one_line(machine, words, message):
 
 def test_help_is_its_text(machine):
     done = machine.run("--help")
-    assert (0, collector.HELP, "") == (done.status, done.out, done.err)
+    assert (0, collector.CollectorOptions.format_help(), "") == (done.status, done.out, done.err)
 
 
 def test_a_port_that_is_in_use_is_said(machine):

@@ -26,7 +26,6 @@ from iostats.base.errors import (
     UsageError,
     WireError,
 )
-from iostats.cli.parsed_options import ServerOptions
 from iostats.harvest.resets import codec
 from iostats.harvest.resets.job_ids import JobIds
 from iostats.harvest.resets.target import CorrectedTarget
@@ -497,7 +496,7 @@ def command_line(data):
                 if given and "--nodes" in given:
                     server.parse_expected_nodes(given["--nodes"], 1000, {})
             elif role[0] % 8 == 4:
-                options = parser.make_parser("x", "", ServerOptions).parse_args(words)
+                options = parser.parse_options(server.ServerOptions, words)
                 server.parse_expected_nodes(options.nodes, 1000, {})
                 server.find_job(options.job, found)
     except SystemExit as error:

@@ -83,8 +83,8 @@ def test_a_file_that_is_too_long_is_wrong(command, file, capsys):
 
 
 @pytest.mark.parametrize("arguments, expected", [
-    (["check"], "iostats ldms check: expected one FILE, got 0 (see --help)"),
-    (["convert", "a", "b"], "iostats ldms convert: expected one FILE, got 2 (see --help)"),
+    (["check"], "the following arguments are required: FILE (see --help)"),
+    (["convert", "a", "b"], "unrecognized arguments: b (see --help)"),
     (["check", "/nonexistent/x"], "/nonexistent/x: cannot be read: No such file or directory"),
     (["check", "/tmp"], "/tmp: cannot be read: Is a directory"),
 ])

@@ -153,7 +153,7 @@ def test_the_members_of_maestros_file(run, tmp_path):
 
 @pytest.mark.parametrize("arguments, text, status, expected", [
     (("load",), "daemons: [", 1, "cluster.yaml:2:1: expected YAML"),
-    (("load",), None, 2, "the following arguments are required: file (see --help)"),
+    (("load",), None, 2, "the following arguments are required: FILE (see --help)"),
     (("load", "/no/file"), None, 2, "/no/file: cannot be read: No such file or directory"),
     (("load", "--etcd", "/no/etcd.yaml"), TEXT, 2,
      "/no/etcd.yaml: cannot be read: No such file or directory"),

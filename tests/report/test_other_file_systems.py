@@ -137,4 +137,4 @@ def test_a_list_of_jobs_has_the_bytes_of_the_chosen_kinds(arguments, columns):
     fields = job_fields.find_fields_of_kinds(
         arguments[1].split(",") if arguments else [])
     assert columns == fields
-    assert job_list.parse_columns(",".join(fields)) and "--fstype" in jobs.HELP
+    assert job_list.parse_columns(",".join(fields)) and "--fstype" in jobs.JobsOptions.format_help()
