@@ -39,7 +39,12 @@ from iostats.harvest.events import on_critical
 from iostats.harvest.events.capacities import CapacityParams
 from iostats.harvest.events.event_filter import EventsParams, EventsStatusParams
 from iostats.harvest.events.intake import SiteEvents
-from iostats.harvest.events.reported_lnet import ShortPeers, make_lnet_columns
+from iostats.harvest.events.reported_lnet import (
+    ShortPeers,
+    add_lnet_rows,
+    list_lnets,
+    make_lnet_columns,
+)
 from iostats.harvest.events.reported_metrics import QuotasParams
 from iostats.harvest.relay.incoming import RelaysFrom
 from iostats.harvest.sink import Sink
@@ -358,8 +363,11 @@ class SiteServer(RpcServer):
 
     def _answer_load(self, params: load_queries.LoadParams,
                      sender: Sender) -> Generator[None, None, Mapping[str, object]]:
-        answer = yield from self._load_answers.load(self.harvest, params, self._find_user(sender))
+        lnets = list_lnets(self.events.reporting_servers) if params.by == "lnet" else ()
+        answer = yield from self._load_answers.load(
+            self.harvest, params, self._find_user(sender), needs_clients=not lnets)
         if params.by == "lnet":
+            add_lnet_rows(answer, lnets, params.count)
             for row in answer["rows"]:
                 row.update(make_row(make_lnet_columns(row["file_system"], get_names(row)["lnet"]
                                                       or "", self.events.reporting_servers,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         rates_lower_bound: bool
         rates_estimated: bool
         nodes: Optional[int]
-        clients: int
+        clients: Optional[int]
         jobs: Optional[int]
         targets: int
         age_s: Optional[float]

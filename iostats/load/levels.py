@@ -114,6 +114,7 @@ class Level(NamedTuple):
     details: tuple[Detail, ...] = ()
     needs_batch_system: bool = False  # it cannot be made from job_stats alone
     is_in_top: bool = True  # False for one of `query` alone
+    has_idle_rows: bool = False  # of clients: a row without I/O is shown, too
     queries: tuple[Query, ...] = ()
     # the name of the row to which a client belongs, of (NID, node).  With IDS: file systems of
     # which clients are known are shown by them; None where that says nothing.
@@ -205,6 +206,7 @@ LEVELS = (
     Level("lnet", "LNET", "LNet network", CLIENTS, FILE_SYSTEM, None, "L",
           help="networks of clients, where storage servers count by client",
           details=(Detail("CLIENTS", lambda row: format_count(row["clients"])), *_OF_LNET),
+          has_idle_rows=True,
           client_group=lambda nid, node: find_lnet(nid) or "(not known)"),
     Level("job-target", "JOB", "job and target", IDS, ONE_TARGET, _format_job, member="job",
           details=_OF_JOBS, is_in_top=False, queries=(

@@ -75,7 +75,7 @@ def answer_in_steps(load: Load, query: LoadQuery, known: Known,
     missing = {**load.missing, **{fs: client_load.missing for fs, client_load in clients.items()}}
     estimated = {**load.estimated,
                  **{fs: client_load.estimated for fs, client_load in clients.items()}}
-    needs_amounts = level.rows_of != TARGETS
+    needs_amounts = level.rows_of != TARGETS and not level.has_idle_rows
     for number, group in enumerate(build_rows(level, load, chosen)):
         if group is None or number % ITEMS_PER_STEP == 0:
             yield

@@ -443,6 +443,18 @@ def test_an_ordinary_user_sees_equal_parts_of_the_own_jobs_by_node(with_clients)
         run_to_end(LoadAnswers().load(with_clients, LoadParams("lnet"), "alice"))
 
 
+def test_by_lnet_a_network_without_io_has_a_row(with_clients):
+    """Nobody did anything in the last sweep; by node there is no row then."""
+    for at in (T + 60, T + 80):
+        with_clients.read(at)
+        with_clients.told("oss1", at, {NID: (0, 0, 0, 0, 0)})
+        with_clients.told("mds1", at, {OTHER: (0, 0, 0, 0, 0, 0)})
+        with_clients.end(at)
+    answer = run_to_end(LoadAnswers().load(with_clients, LoadParams("lnet"), None))
+    assert [("o2ib", 2, 0.0)] == rows(answer, "lnet", "clients", "write_bytes_per_s")
+    assert [] == run_to_end(LoadAnswers().load(with_clients, LoadParams("node"), None))["rows"]
+
+
 def test_totals_of_clients_are_those_of_today(with_clients):
     """They began to be read today; two more sweeps."""
     for at in (T + 60, T + 80):

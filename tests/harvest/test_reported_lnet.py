@@ -5,7 +5,12 @@ import pytest
 from events_messages import NOON, STATUS, send
 from site_inside import Inside
 
-from iostats.harvest.events.reported_lnet import ShortPeers, make_lnet_columns
+from iostats.harvest.events.reported_lnet import (
+    ShortPeers,
+    add_lnet_rows,
+    list_lnets,
+    make_lnet_columns,
+)
 
 
 @pytest.fixture
@@ -65,6 +70,45 @@ def test_a_server_that_is_not_known_makes_the_sums_unknown(inside, other):
     assert (None, None, None, None) == columns(inside)
     report(inside, "oss2", status(0, 0), status(600, 60), pause_s=20)
     assert 0 < columns(inside)[0] and 120 == columns(inside)[2]
+
+
+def an_answer(*rows, with_clients=True, text="", left_off=0, show=()):
+    sums = {"file_system": "scratch", **({"storage_servers": {}} if with_clients else {})}
+    return {"rows": list(rows), "file_systems": [sums], "text": text, "left_off": left_off,
+            "missing": {"scratch": {"oss2": "late"}} if with_clients else {}, "show": list(show)}
+
+
+ROW = {"lnet": "tcp", "file_system": "scratch", "write_bytes_per_s": 23.0}
+LNETS = [("home", "tcp"), ("scratch", "o2ib"), ("scratch", "tcp")]
+
+
+def test_networks_are_those_of_all_interfaces(inside):
+    report(inside, "oss1", status(0, 0, ("o2ib", "tcp")))
+    report(inside, "oss2", status(0, 0, ("tcp7",)))
+    assert [("scratch", "o2ib"), ("scratch", "tcp"), ("scratch", "tcp7")] == list_lnets(
+        inside.server.events.reporting_servers)
+
+
+def test_a_network_without_a_client_has_a_row(inside):
+    """Its clients do nothing, as there are none; without data of clients that is unknown."""
+    answer = an_answer(ROW, show=["latency", "open"])
+    add_lnet_rows(answer, LNETS, 10)
+    [row, added] = answer["rows"]
+    assert ROW == row and ("o2ib", "scratch", 0.0, 0.0, 0, True, None, None) == tuple(
+        added[name] for name in ("lnet", "file_system", "write_bytes_per_s", "metadata_per_s",
+                                 "clients", "lower_bound", "latency_ms", "open_per_s"))
+    answer = an_answer(with_clients=False)
+    add_lnet_rows(answer, LNETS, 10)
+    assert [("o2ib", None, None, False), ("tcp", None, None, False)] == [
+        (row["lnet"], row["write_bytes_per_s"], row["clients"], row["lower_bound"])
+        for row in answer["rows"]]
+
+
+@pytest.mark.parametrize("how, count", [({"text": "tcp"}, 10), ({"left_off": 1}, 10), ({}, 1)])
+def test_rows_that_are_not_asked_for_are_not_added(how, count):
+    answer = an_answer(ROW, **how)
+    add_lnet_rows(answer, LNETS, count)
+    assert [ROW] == answer["rows"]
 
 
 def test_a_list_that_is_full_says_nothing_about_others():

@@ -10,11 +10,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from iostats.load.amounts import LATENCY, METRICS
+from iostats.load.answer import get_names, make_row
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Optional
 
     from iostats.harvest.events.reporting_servers import ReportingServer, ReportingServers
+    from iostats.load.answer import Answer
 
 RATES = ("sent", "received", "dropped", "resent")
 _MOST_SHORT_PEERS = 100             # that a storage server reports
@@ -40,6 +44,35 @@ def make_lnet_columns(file_system: str, network: str, servers: ReportingServers,
     lowest = [amounts[name] for amounts in credits for name in ("lowest", "peer_lowest")
               if name in amounts]
     return {**rates, "lnet_waiting": waiting, "lnet_lowest": min(lowest, default=None)}
+
+
+def list_lnets(servers: ReportingServers) -> list[tuple[str, str]]:
+    """Return [(file system, LNet)] of the interfaces that storage servers report."""
+    return sorted({(file_system, network) for node, server in servers.of.items()
+                   for file_system in servers.served(node) or ()
+                   for network in _get_credits(server)})
+
+
+def add_lnet_rows(answer: Answer, lnets: Iterable[tuple[str, str]], count: int) -> None:
+    """
+    Add the rows of `lnets` that are not in an answer to `load` by LNet, as they have no client.
+
+    Without any client of a file system, what its clients do is unknown.
+    """
+    sums = {row["file_system"]: row for row in answer["file_systems"]}
+    listed = {(row["file_system"], get_names(row)["lnet"]) for row in answer["rows"]}
+    text, rows = answer["text"].casefold(), answer["rows"]
+    for file_system, network in lnets if not answer["left_off"] else ():
+        if file_system in sums and (file_system, network) not in listed and len(rows) < count and (
+                text in f"{network} {file_system}".casefold()):
+            is_known = "storage_servers" in sums[file_system]
+            rows.append(make_row({
+                "lnet": network, "file_system": file_system, "node": "",
+                **{f"{metric}_per_s": 0.0 if is_known else None for metric in METRICS},
+                **{"latency_ms" if name == LATENCY else f"{name}_per_s": None
+                   for name in answer["show"]},
+                "clients": 0 if is_known else None, "rates_estimated": False,
+                "lower_bound": is_known and bool(answer["missing"].get(file_system))}))
 
 
 class ShortPeers:
