@@ -1,7 +1,7 @@
 """
 Where the files of metrics are, of targets and services of a storage server (server_metrics.py), in
-each release: namespaces are in sysfs from 2.10 on, services from 2.12 on; an MDT has tot_granted
-and archive_count from 2.12 on.
+each release: namespaces are in sysfs from 2.10 on, services and pools of objects from 2.12 on; an
+MDT has tot_granted and archive_count from 2.12 on.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .counters import Release
 from .server_metrics import (
     KIND_OF_SERVICES,
     PLACES_OF_SERVICES,
+    POLICIES,
     QUOTA_KINDS,
     copytool_text,
     disk_requests_text,
@@ -22,6 +23,7 @@ from .tree import File, fixed
 
 GRANT_BYTES = 2 << 20
 THREADS, MOST_THREADS = 64, 512
+NEXT_OBJECT = 4711
 _OLD = ("2.10", "2.12")
 
 
@@ -63,6 +65,7 @@ def files_of_services(services: dict, kinds: set, release: Release) -> dict:
         directory = f"{PLACES_OF_SERVICES[name]}/{name}"
         files[f"{numbers_in}/{directory}/threads_started"] = fixed(f"{THREADS}\n")
         files[f"{numbers_in}/{directory}/threads_max"] = fixed(f"{MOST_THREADS}\n")
+        files[f"{stats_in}/{directory}/nrs_policies"] = File(lambda: POLICIES)
         files[f"{stats_in}/{directory}/stats"] = File(
             lambda metrics=metrics: text.stats(metrics.file, release, time.time_ns()),
             lambda data, metrics=metrics: metrics.file.clear())
@@ -73,3 +76,20 @@ def files_of_quotas(quotas: dict, file_system: str, release: Release) -> dict:
     """path -> File; `quotas`: {(kind, id): (KiB hard, KiB granted)}, which may change."""
     return {f"proc/fs/lustre/qmt/{file_system}-QMT0000/dt-0x0/glb-{short}": File(
         lambda kind=kind: quota_text(quotas, kind, release)) for kind, short in QUOTA_KINDS.items()}
+
+
+def files_of_pools(server, mdt: Target) -> dict:
+    """path -> File of the objects that the OSTs of its file system make for an MDT."""
+    file_system, _, short = mdt.name.rpartition("-")
+    is_old = mdt.release.version.startswith("2.10")
+    files = {}
+    for number in range(server.network.targets(file_system)[0]):
+        ost = f"{file_system}-OST{number:04x}"
+        place = f"{'proc' if is_old else 'sys'}/fs/lustre/osp/{ost}-osc-{short}"
+        files.update({f"{place}/{name}": fixed(content) for name, content in (
+            ("max_create_count", "20000\n"), ("prealloc_next_id", f"{NEXT_OBJECT}\n"),
+            ("prealloc_next_seq", "0x100000000\n"), ("prealloc_last_seq", "0x100000000\n"))})
+        files[f"{place}/prealloc_status"] = File(lambda ost=ost: f"{-server.pools.get(ost, 0)}\n")
+        files[f"{place}/prealloc_last_id"] = File(
+            lambda ost=ost: f"{NEXT_OBJECT - 1 + server.objects(mdt.name, ost)}\n")
+    return files

@@ -39,6 +39,8 @@ COMMANDS = {
     "hsm": "hsm MDT DONE FAILED: the numbers of requests that a copytool has completed and failed",
     "wait": "wait SERVICE US: the time that each request waits for a thread of ost_io, ost or mdt",
     "quota": "quota FS user|group|project ID HARD GRANTED: a limit, and what is granted, in KiB",
+    "precreate": "precreate OST ERROR: the error for which the MDTs here get no objects of it, 0: "
+                 "none",
     "fill": "fill TARGET PERCENT: the part of its space that is used, besides what clients write",
 }
 _OK, _EVICTED, _UNKNOWN = "ok", "evicted", "unknown"

@@ -7,13 +7,16 @@ Metrics of targets and services of a storage server, beside job_stats and export
     mdt/TARGET/hsm/agents, archive_count ...        one copytool, and what `--ctl hsm` said of it
     ost/OSS/ost_io/threads_started, stats           requests of each service, and how long they
                                                     waited for a thread (`--ctl wait`)
+    ost/OSS/ost_io/nrs_policies                     fifo
+    osp/scratch-OST0000-osc-MDT0000/prealloc_...    objects made in advance, `--ctl precreate`
     qmt/scratch-QMT0000/dt-0x0/glb-usr ...          what `--ctl quota` said; beside MDT0000
 
 A read goes to the disk as well: nothing stays in the server's memory.
 
 Source: brw_stats_show(), osd-ldiskfs/osd_lproc.c, 2.10 and 2.12; brw_stats_seq_show(),
 obdclass/lprocfs_status_server.c, 2.15 to 2.17; mdt_hsm_agent_debugfs_show(); ptlrpc_lprocfs_* and
-threads_started_show(), ptlrpc/lproc_ptlrpc.c; lprocfs_quota_seq_show(), quota/lproc_quota.c.
+threads_started_show(), ptlrpc/lproc_ptlrpc.c; lprocfs_quota_seq_show(), quota/lproc_quota.c;
+prealloc_status_show(), osp/lproc_osp.c.
 """
 from __future__ import annotations
 
@@ -29,6 +32,12 @@ KIND_OF_SERVICES = {BULK: "OST", OTHER: "OST", OF_MDT: "MDT"}
 QUOTA_KINDS = {"user": "usr", "group": "grp", "project": "prj"}
 _OLD = ("2.10", "2.12")
 _WAIT_US = 23
+# As of a server on which nobody has chosen a policy.
+POLICIES = "\n".join(["", *(
+    line for kind in ("regular_requests:", "high_priority_requests:") for line in (
+        kind, "  - name: fifo", "    state: started", "    fallback: yes", f"    queued: {0:<20}",
+        f"    active: {0:<20}", "", "  - name: tbf", "    state: stopped", "    fallback: no",
+        f"    queued: {0:<20}", f"    active: {0:<20}", ""))]) + "\n"
 COPYTOOL = "1f0c6a4e-0b7d-4a1c-9a39-6f2a0e7f4c11"
 _HISTOGRAMS = (                                     # title, unit, whether a row is a power of two
     ("pages per bulk r/w", "rpcs", True), ("discontiguous pages", "rpcs", False),

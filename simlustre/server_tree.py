@@ -22,7 +22,7 @@ import time
 
 from . import text
 from .counters import Release
-from .metrics_tree import files_of_quotas, files_of_services, files_of_target
+from .metrics_tree import files_of_pools, files_of_quotas, files_of_services, files_of_target
 from .storage_server import StorageServer
 from .target import RESERVED_KBYTES, TOTAL_INODES, TOTAL_KBYTES, Target
 from .tree import File, fixed
@@ -45,6 +45,8 @@ def files_of(server: StorageServer) -> dict:
     for target in server.targets.values():
         files.update(_files_of_target(target))
         files.update(files_of_target(target))
+        if target.kind == "MDT":
+            files.update(files_of_pools(server, target))
         file_system, _, short = target.name.rpartition("-")
         if short == "MDT0000":
             files.update(files_of_quotas(server.quotas.setdefault(file_system, {}), file_system,

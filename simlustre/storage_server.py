@@ -44,6 +44,7 @@ class StorageServer:
         log: the KernelLog.
         services: {name: ServiceMetrics}; all three, whatever targets there are.
         quotas: {file system: {(kind, id): (KiB of the hard limit, KiB granted)}}.
+        pools: {OST: the error for which the MDTs here get no objects of it}.
         messages, dropped, resent, routers, lnet_health: of LNet.  Each request is a message, and
             so is its answer.
         waiting, most_waiting: messages that wait for a credit of each client, now and at most.
@@ -63,6 +64,7 @@ class StorageServer:
         self.routers: dict = {}             # NID -> "up" or "down"
         self.services = {name: ServiceMetrics(self.release) for name in (BULK, OTHER, OF_MDT)}
         self.quotas: dict = {}
+        self.pools: dict = {}
         self.version = 0                    # goes up when targets come or go
         self.targets: dict = {}
         self._stopped: dict = {}            # name -> cleanup_s, {uuid: NID} of its clients
@@ -219,7 +221,8 @@ class StorageServer:
             "evict": (self._told_evict, 1, 2), "health": (self._told_health, 1, 99),
             "fill": (self._fill, 2, 2), "lnet": (self._lnet, 2, 2),
             "changelog": (self._changelog, 2, 2), "hsm": (self._hsm, 3, 3),
-            "wait": (self._wait, 2, 2), "quota": (self._quota, 5, 5)}
+            "wait": (self._wait, 2, 2), "quota": (self._quota, 5, 5),
+            "precreate": (self._precreate, 2, 2)}
         command, *rest = words
         if command not in commands:
             raise NetworkError(f"no command {command!r}; there are: {', '.join(commands)}")
@@ -315,6 +318,17 @@ class StorageServer:
             self._own(f"{file_system}-MDT0000")
             self.quotas.setdefault(file_system, {})[kind, int(number)] = int(hard), int(granted)
         return f"{file_system}: {kind} {number} has {granted} of {hard} KiB"
+
+    def _precreate(self, ost: str, error: str) -> str:
+        if not error.isdigit() or not self.network.server_of(ost):
+            raise NetworkError(f"precreate: expected {COMMANDS['precreate']}")
+        with self.lock:
+            self.pools[ost] = int(error)
+        return f"{ost}: MDTs get no objects, error {error}" if int(error) else f"{ost}: no error"
+
+    def objects(self, mdt: str, ost: str) -> int:
+        """How many objects of an OST an MDT has for new files."""
+        return 0 if self.pools.get(ost) else self._objects.get((mdt, ost)) or PRECREATED
 
     def _lnet(self, what: str, value: str) -> str:
         with self.lock:

@@ -123,12 +123,23 @@ class ServerFiles:
             if text is not None:
                 self._write(f"{_DEBUGFS if is_late else _PROC}/{path}", text)
 
-    def service(self, name, threads, threads_max, stats, of="ost/OSS"):
-        """A service of the storage server; `stats`: the text of its file."""
+    def service(self, name, threads, threads_max, stats, of="ost/OSS", policies=None):
+        """A service of the storage server; `stats`, `policies`: the texts of its files."""
         is_early = self._places in (PLACES["2.5"], PLACES["2.10"])
         for file, value in (("threads_started", threads), ("threads_max", threads_max)):
             self._write(f"{_PROC if is_early else _SYSFS}/{of}/{name}/{file}", f"{value}\n")
         self._write(f"{_PROC if is_early else _DEBUGFS}/{of}/{name}/stats", stats)
+        if policies is not None:
+            self._write(f"{_PROC if is_early else _DEBUGFS}/{of}/{name}/nrs_policies", policies)
+
+    def pool(self, ost, mdt="MDT0000", status=0, next_id=37, last_id=64, most=20000,
+             last_seq="0x100000000"):
+        """What an MDT shows of the objects that an OST makes in advance."""
+        place = _PROC if self._places in (PLACES["2.5"], PLACES["2.10"]) else _SYSFS
+        for file, value in (("prealloc_status", status), ("prealloc_next_id", next_id),
+                            ("prealloc_last_id", last_id), ("max_create_count", most),
+                            ("prealloc_next_seq", "0x100000000"), ("prealloc_last_seq", last_seq)):
+            self._write(f"{place}/osp/{ost}-osc-{mdt}/{file}", f"{value}\n")
 
     def quota(self, file_system, pool, file, *records):
         """(id, hard, soft, granted, time) of ids, in the units of the file."""

@@ -18,11 +18,12 @@ from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quote_path
 from iostats.doctor.free_space import LEAST_BYTES, find_existing_part, query_free_bytes
 from iostats.etcd.client import from_config
 from iostats.events.lnet_changes import Share, describe_resends, read_health, routes_messages
-from iostats.events.metrics_reading import read_metrics, read_quotas
+from iostats.events.metrics_reading import read_metrics, read_pools, read_quotas
 from iostats.events.server_reading import read_server
 from iostats.lustre.capacity import BYTES, RESOURCES, compute_used_percent, is_full
 from iostats.lustre.job_tags import TagForm
 from iostats.lustre.lnetctl import HEALTHY
+from iostats.lustre.precreate import explain_lack
 from iostats.lustre.quota import is_exhausted
 from iostats.node import identity as this_node
 from iostats.storage import settings
@@ -39,9 +40,10 @@ from iostats.storage.targets import find_local_targets, inspect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from iostats.base.config import Config
+    from iostats.lustre.precreate import Pool
     from iostats.storage.settings import GroupSettings
     from iostats.storage.targets import Inspection, LocalTarget
 
@@ -159,16 +161,33 @@ def examine_metrics(root: str, now: float) -> list[Check]:
     targets = read_server(root).targets or {}
     seen = read_metrics(root, targets)
     why = seen.why
-    quotas = read_quotas(root, why)
+    quotas, pools = read_quotas(root, why), read_pools(root, why)
     if why:
         return [Check(NOTE, "metrics", f"not understood: {why[0]}; please send us what this prints",
                       _LIST)]
     text = f"of {sum(map(bool, seen.targets.values()))} targets and {len(seen.services)} services"
+    checks = _examine_pools(pools)
     if not quotas:
-        return [Check(OK, "metrics", text)]
+        return [Check(OK, "metrics", text), *checks]
     quotas_here = [quota for of_file_system in quotas.values() for quota in of_file_system or ()]
     exhausted = sum(is_exhausted(quota, now) for quota in quotas_here)
-    return [Check(OK, "metrics", f"{text}; {len(quotas_here)} quotas, {exhausted} of them used up")]
+    return [Check(OK, "metrics", f"{text}; {len(quotas_here)} quotas, {exhausted} of them used up"),
+            *checks]
+
+
+def _examine_pools(read: Mapping[str, Pool | None]) -> list[Check]:
+    """Return [Check] of the objects that OSTs make in advance; [] where no MDT is."""
+    pools = {name: pool for name, pool in read.items() if pool is not None}
+    lacking = [f"{name}: {why}" for name, pool in pools.items() for why in [explain_lack(pool)]
+               if why]
+    if lacking:
+        return [Check(NOTE, "objects", f"{len(lacking)} of {len(pools)} OSTs give none to an MDT: "
+                                       f"{lacking[0]}", "lctl get_param osp.*.prealloc_*")]
+    fewest = min(((pool.objects, name) for name, pool in pools.items()
+                  if pool.objects is not None and pool.is_wanted), default=None)
+    return [] if fewest is None else [Check(
+        OK, "objects", f"made in advance by {len(pools)} OSTs; the fewest: {fewest[0]:,} "
+                       f"({fewest[1]})")]
 
 
 _AS_ROOT = "sudo iostats_client.py doctor"

@@ -29,6 +29,7 @@ HEALTHY, LOG_LOST, EVENTS_DROPPED = "healthy", "log_lost", "events_dropped"
 NEARLY_FULL, TARGET_FULL = "nearly_full", "target_full"
 CHANGELOG_LAG, QUOTA_FULL = "changelog_lag", "quota_full"
 NO_GRANTS, REQUESTS_WAIT, HSM_FAILED = "no_grants", "requests_wait", "hsm_failed"
+NO_OBJECTS = "no_objects"
 LNET_DROPS, LNET_DOWN, ROUTER_DOWN = "lnet_drops", "lnet_down", "router_down"
 LNET_RESENDS, LNET_UNHEALTHY = "lnet_resends", "lnet_unhealthy"
 # Of `iostats ldms run`: no storage server reports them.
@@ -129,6 +130,12 @@ KINDS = {
         "It is nearly full; or many clients have large grants (`osc.*.max_dirty_mb`)",
         "`iostats capacity` has the other OSTs; move files with `lfs migrate`; on clients: "
         "`lctl get_param osc.*.cur_grant_bytes`"),
+    NO_OBJECTS: Kind(
+        WARNING, "An MDT had no objects of an OST for a minute, or got no new ones: new files that "
+        "are striped over this OST wait, or go to other OSTs",
+        "The OST is full or down, or slower than files are made; its message has which",
+        "Is the OST up, and not full (`iostats capacity`)?  `lctl get_param osp.*.prealloc_*` on "
+        "the MDS"),
     REQUESTS_WAIT: Kind(
         WARNING, "Requests wait a second or more for a thread of a storage server's service, on "
         "average over a minute",

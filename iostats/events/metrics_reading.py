@@ -12,6 +12,7 @@ import os
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.private_files import read_text
 from iostats.events.server_reading import parse_number, read_first
+from iostats.lustre import precreate
 from iostats.lustre.capacity import OSD_KINDS
 from iostats.lustre.paths import PLACES
 from iostats.lustre.quota import FILES, PLACE, Quota, is_pool, parse_quotas
@@ -20,12 +21,15 @@ from iostats.lustre.server_metrics import (
     SERVICES_OF,
     parse_brw_stats,
     parse_hsm_agents,
+    parse_nrs_policies,
     parse_service_stats,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from iostats.lustre.precreate import Pool
 
 _DEBUGFS, _PROC, _SYSFS = PLACES
 _MOST_SERVICES = 100
@@ -36,6 +40,7 @@ class MetricsReading(NamedTuple):
 
     targets: dict[str, dict[str, int]]      # {target: {metric: number}}
     services: dict[str, dict[str, int]]     # {service: the same}
+    policies: dict[str, str]                # {service: its policy of ordinary requests (NRS)}
     why: list[str]                          # what could not be understood
 
 
@@ -44,8 +49,9 @@ def read_metrics(root: str, targets: Iterable[str]) -> MetricsReading:
     why: list[str] = []
     osd_kinds = [kind for kind in OSD_KINDS
                  if any(os.path.isdir(f"{root}/{place}/{kind}") for place in PLACES)]
+    policies: dict[str, str] = {}
     return MetricsReading({target: _read_metrics(root, target, osd_kinds, why) for target in targets
-                           if "-" in target}, _read_services(root, why), why)
+                           if "-" in target}, _read_services(root, policies, why), policies, why)
 
 
 def _read_metrics(root: str, target: str, osd_kinds: list[str], why: list[str]) -> dict[str, int]:
@@ -65,7 +71,8 @@ def _read_metrics(root: str, target: str, osd_kinds: list[str], why: list[str]) 
     return metrics
 
 
-def _read_services(root: str, why: list[str]) -> dict[str, dict[str, int]]:
+def _read_services(root: str, policies: dict[str, str],
+                   why: list[str]) -> dict[str, dict[str, int]]:
     services: dict[str, dict[str, int]] = {}
     for directory in SERVICES_OF:
         for place in (_SYSFS, _PROC):
@@ -84,6 +91,11 @@ def _read_services(root: str, why: list[str]) -> dict[str, dict[str, int]]:
                         metrics[metric] = value
                 if metrics:
                     _add(metrics, root, [f"{directory}/{name}/stats"], parse_service_stats, why)
+
+                    def parse(text: str, name: str = name) -> dict[str, int]:
+                        policies[name], queued = parse_nrs_policies(text)
+                        return {"nrs_queued": queued}
+                    _add(metrics, root, [f"{directory}/{name}/nrs_policies"], parse, why)
                     services[name] = metrics
     return services
 
@@ -102,6 +114,30 @@ def _add(metrics: dict[str, int], root: str, paths: Iterable[str],
             except ValueError as error:
                 why.append(f"{path}: {error}")
             return
+
+
+def read_pools(root: str, why: list[str]) -> dict[str, Pool | None]:
+    """
+    Return {"scratch-OST0003-osc-MDT0000": Pool} of the MDTs on this machine; None for one that
+    cannot be read or understood.
+    """
+    pools: dict[str, Pool | None] = {}
+    for place in (_SYSFS, _PROC):
+        try:
+            names = os.listdir(f"{root}/{place}/{precreate.DIRECTORY}")
+        except OSError:
+            continue
+        for name in filter(precreate.split_name, sorted(names)):
+            directory = f"{root}/{place}/{precreate.DIRECTORY}/{name}"
+            try:
+                pools[name] = precreate.parse_pool({
+                    file: read_text(f"{directory}/{file}") for file in precreate.FILES})
+            except OSError:
+                pools.setdefault(name, None)
+            except ValueError as error:
+                pools.setdefault(name, None)
+                why.append(f"{name}: {error}")
+    return pools
 
 
 def read_quotas(root: str, why: list[str]) -> dict[str, list[Quota] | None]:

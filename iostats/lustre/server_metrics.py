@@ -7,6 +7,7 @@ Metrics of targets, and of the services of a storage server, beside capacity and
     ldlm/namespaces/filter-TARGET_UUID/lock_count ...   locks of clients (mdt-...: of an MDT)
     mdt/TARGET/hsm/archive_count, agents ...            requests of the HSM coordinator
     ost/OSS/ost_io/threads_started, stats ...           a service: its threads, and its requests
+    ost/OSS/ost_io/nrs_policies                         its request scheduler, of all CPU partitions
 
 Of brw_stats a row of a histogram has its upper bound, and then counts of reads and of writes:
 
@@ -25,12 +26,14 @@ contended is in no file: contended_locks is a setting.  grant_rate and cancel_ra
 counts of a period that is not shown, and are not read either.  hsm/actions is not read: it reads
 the whole log of requests from the disk.
 
-Where: the numbers are in sysfs, `stats` of services, `agents` and brw_stats in debugfs, which root
-alone may read; up to 2.12 (brw_stats: 2.14) in /proc, and of services and namespaces up to 2.10.
+Where: the numbers are in sysfs, `stats` and nrs_policies of services, `agents` and brw_stats in
+debugfs, which root alone may read; up to 2.12 (brw_stats: 2.14) in /proc, and of services and
+namespaces up to 2.10.
 An MDT has tot_granted from 2.12 on, and archive_count, too.
 
 Source: brw_stats_seq_show(), lprocfs_oh_tally_log2(), lustre/obdclass; osd_brw_stats_update(),
 osd_read_prep() and dio_complete_routine(), osd-ldiskfs; record_end_io(), osd-zfs;
+ptlrpc_lprocfs_nrs_policies_seq_show(), ptlrpc/lproc_ptlrpc.c;
 ptlrpc_server_handle_request() and ptlrpc_server_handle_req_in(), ptlrpc/service.c;
 threads_started_show(), ptlrpc/lproc_ptlrpc.c; expired_lock_main(), ldlm/ldlm_lockd.c;
 mdt_hsm_agent_debugfs_show(), mdt/mdt_hsm_cdt_agent.c; mdt_cdt_add_request(); tgt_grant_alloc(),
@@ -90,6 +93,8 @@ SERVICE_METRICS = (
     ServerMetric("queued", COUNTER,
                  "Requests that had arrived and were not yet in the service's queue (req_qdepth), "
                  "added up over the requests handled."),
+    ServerMetric("nrs_queued", GAUGE,
+                 "Requests that the policies of the service's request scheduler (NRS) hold now."),
     ServerMetric("lock_requests", COUNTER, "Requests for a lock (enqueues)."),
 )
 COUNTERS = frozenset(metric.name for metric in TARGET_METRICS + SERVICE_METRICS
@@ -116,6 +121,8 @@ _HISTOGRAMS = {                         # (all reads, all writes, those of some 
                            range(SMALL_PAGES + 1)),
     "disk fragmented I/Os": (("disk_reads", "disk_writes", "fragmented_disk_reads",
                               "fragmented_disk_writes"), range(2, 1 << 31))}
+_POLICY = re.compile(r"  - name: (.{1,60})\n    state: (\w+)\n    fallback: (yes|no)\n"
+                     r"    queued: (\d+)")
 _AGENT = re.compile(r"uuid=\S+ archive_id=\S+ requests=\[current:\d+ ok:(\d+) errors:(\d+)\]")
 
 
@@ -175,6 +182,46 @@ def parse_service_stats(text: str) -> dict[str, int]:
         if name == "req_waittime":
             metrics["requests"] = int(samples)
     return metrics
+
+
+def parse_nrs_policies(text: str) -> tuple[str, int]:
+    """
+    (the policy of ordinary requests, how many requests wait in all policies) in `nrs_policies`;
+    ValueError with what was expected.
+
+    Where a policy is started beside the fallback, it gets the requests that it takes.
+
+    >>> parse_nrs_policies('''
+    ... regular_requests:
+    ...   - name: fifo
+    ...     state: started
+    ...     fallback: yes
+    ...     queued: 7
+    ...     active: 0
+    ...
+    ...   - name: tbf jobid
+    ...     state: started
+    ...     fallback: no
+    ...     queued: 23
+    ...     active: 384
+    ...
+    ... high_priority_requests:
+    ...   - name: fifo
+    ...     state: started
+    ...     fallback: yes
+    ...     queued: 11
+    ...     active: 2
+    ... ''')
+    ('tbf jobid', 41)
+    """
+    regular, _, urgent = text.partition("high_priority_requests:")
+    policies = _POLICY.findall(regular)
+    if not policies or not regular.lstrip().startswith("regular_requests:"):
+        raise ValueError(f"expected regular_requests, got {text.strip()[:60]!r}")
+    started = {is_fallback: name.strip() for name, state, is_fallback, _ in policies
+               if state == "started"}
+    queued = sum(int(queued) for *_, queued in (*policies, *_POLICY.findall(urgent)))
+    return started.get("no") or started.get("yes", ""), queued
 
 
 def parse_hsm_agents(text: str) -> dict[str, int]:

@@ -112,6 +112,8 @@ SERVICES = FieldTable((
           "thread, on average"),
     Field("QDepth", "queued/requests", "mean", "", "req_qdepth: how many had arrived and were not "
           "yet in its queue, on average"),
+    Field("Policy", "policy", "text", "", "of its request scheduler (NRS), for ordinary requests"),
+    Field("NrsQueued", "nrs_queued", "count", "", "requests that its policies hold now"),
     Field("LockRequests", "+lock_requests", "count", "", "requests for a lock (enqueues)"),
 ), "iostats targets --services")
 QUOTAS = FieldTable((
@@ -130,10 +132,10 @@ QUOTAS = FieldTable((
     Field("State", "state", "text", "", "full: no more is granted; soft: the soft limit is "
           "exceeded, and the grace period runs"),
     Field("GraceEnd", "grace_end", "time", "", "when the grace period ends"),
-    Field("Time", "time", "time", "", "when it was reported"),
+    Field("Time", "time", "time", "", "when it was read"),
 ), "iostats quota")
 DEFAULT_TARGETS = "Target,Reads,SmallReads,FragReads,Writes,SmallWrites,FragWrites,Granted,Locks"
-DEFAULT_SERVICES = "Server,Service,Threads,MaxThreads,Requests,MeanWait,QDepth"
+DEFAULT_SERVICES = "Server,Service,Threads,MaxThreads,Requests,MeanWait,QDepth,Policy"
 DEFAULT_QUOTAS = "Name,Kind,FileSystem,Of,Granted,Soft,Hard,GrantedPct,State"
 # What a narrow terminal can do without, the first one first.
 DISPENSABLE = ("fragmented_disk_reads/disk_reads", "locks", "granted_bytes", "soft",

@@ -34,7 +34,7 @@ EVICTED = make_event("a-boot", "oss1", ("log", "evicted"), "evicted", 1_795_333_
 def test_the_kinds_are_those_of_the_log_of_the_files_three_of_ours_and_those_of_ldms():
     of_files = {"nearly_full", "target_full", "changelog_lag", "lnet_drops", "lnet_down",
                 "router_down", "lnet_resends", "lnet_unhealthy", "quota_full", "no_grants",
-                "requests_wait", "hsm_failed"}
+                "requests_wait", "hsm_failed", "no_objects"}
     of_ldms = {"aggregator_down", "sampler_down", "ldmsd_restarted", "producers_moved",
                "description_valid", "command_refused", "not_described", "corrected", "etcd_away"}
     assert {*kernel_log.KINDS, *system_log.KINDS, "healthy", "log_lost", "events_dropped",

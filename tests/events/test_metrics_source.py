@@ -10,6 +10,15 @@ from iostats.events.sources import metrics
 from iostats.lustre.server_metrics import SERVICE_METRICS, TARGET_METRICS
 
 OST, MDT, T = "scratch-OST0003", "scratch-MDT0000", 1_795_333_400.0
+POLICIES = ("\nregular_requests:\n"
+            "  - name: fifo\n    state: started\n    fallback: yes\n    queued: 7          \n"
+            "    active: 0                   \n\n"
+            "  - name: tbf jobid\n    state: started\n    fallback: no\n    queued: 23\n"
+            "    active: 384\n\n"
+            "high_priority_requests:\n"
+            "  - name: fifo\n    state: started\n    fallback: yes\n    queued: 11\n"
+            "    active: 2\n\n"
+            "  - name: tbf\n    state: stopped\n    fallback: no\n    queued: 0\n    active: 0\n\n")
 BRW = ("snapshot_time:  1795225389.470130370 secs.nsecs\n\n"
        "                           read      |     write\n"
        "pages per bulk r/w     rpcs  % cum % |  rpcs        % cum %\n"
@@ -43,7 +52,7 @@ def test_each_release_has_its_numbers_where_lustre_has_them(server):
     server.metrics(OST, BRW, tot_granted=4100, tot_dirty=2300, lock_count=53, lock_timeouts=3)
     server.metrics(MDT, agents="uuid=a archive_id=ANY requests=[current:1 ok:23 errors:7]\n",
                    tot_granted=0, lock_count=59, archive_count=2, restore_count=1, remove_count=0)
-    server.service("ost_io", 23, 64, service_stats(37, 4300, 5, 11))
+    server.service("ost_io", 23, 64, service_stats(37, 4300, 5, 11), policies=POLICIES)
     server.service("mdt", 7, 32, service_stats(41, 4700, 0), "mds/MDS")
     found = read_metrics(str(server.root), [OST, MDT, "MGS"])
     assert {OST: {"granted_bytes": 4100, "dirty_bytes": 2300, "locks": 53, "lock_timeouts": 3,
@@ -53,17 +62,18 @@ def test_each_release_has_its_numbers_where_lustre_has_them(server):
                   "hsm_removes": 0, "hsm_agents": 1, "hsm_done": 23, "hsm_failed": 7}} == (
         found.targets)
     assert {"ost_io": {"threads": 23, "threads_max": 64, "requests": 37, "wait_us": 4300,
-                       "queued": 5, "lock_requests": 11},
+                       "queued": 5, "lock_requests": 11, "nrs_queued": 41},
             "mdt": {"threads": 7, "threads_max": 32, "requests": 41, "wait_us": 4700, "queued": 0,
                     "lock_requests": 0}} == found.services
     assert [] == found.why
+    assert {"ost_io": "tbf jobid"} == found.policies
     assert {*found.targets[OST], *found.targets[MDT]} <= {one.name for one in TARGET_METRICS}
-    assert {*found.services["mdt"]} == {one.name for one in SERVICE_METRICS}
+    assert {*found.services["ost_io"]} == {one.name for one in SERVICE_METRICS}
 
 
 def test_what_is_not_there_is_left_out(server):
     found = read_metrics(str(server.root), [OST, MDT])
-    assert ({OST: {}, MDT: {}}, {}, []) == tuple(found)
+    assert ({OST: {}, MDT: {}}, {}, {}, []) == tuple(found)
 
 
 def test_what_is_not_understood_is_named(tmp_path):
@@ -180,3 +190,18 @@ def test_they_are_read_once_a_minute(tmp_path):
     assert first.status == again.status and first.state == again.state
     after = metrics.scan(server.place, first.state, T + 60)
     assert 37 == after.status["metrics"]["targets"][OST]["values"]["locks"]
+
+
+def test_a_service_has_its_policy_in_the_status(server):
+    server.service("ost_io", 23, 64, service_stats(37, 4300, 5), policies=POLICIES.replace(
+        "tbf jobid\n    state: started", "tbf\n    state: stopped"))
+    server.service("ost", 7, 32, service_stats(41, 4700, 0))
+    server.service("ost_seq", 7, 32, service_stats(41, 4700, 0), policies="none\n")
+    seen = read_server(str(server.root))
+    reading = read_metrics(str(server.root), seen.targets)
+    services = metrics.detect(seen, reading, server.place, None, T, None, 0.0).status[
+        "metrics"]["services"]
+    assert {"ost_io": "fifo", "ost": None, "ost_seq": None} == {
+        name: service.get("policy") for name, service in services.items()}
+    assert ["ost/OSS/ost_seq/nrs_policies: expected regular_requests, got 'none'"] == (
+        reading.why)

@@ -23,7 +23,7 @@ TARGET = {"target": "scratch-OST0003", "file_system": "scratch", "node": "oss1",
                      "small_write_rpcs": 0}}
 SERVICE = {"service": "ost_io", "node": "oss1", "time": NOW, "seconds": 60.0,
            "values": {"threads": 23, "threads_max": 64, "requests": 99},
-           "gained": {"requests": 40, "wait_us": 94_000_000, "queued": 100}}
+           "gained": {"requests": 40, "wait_us": 94_000_000, "queued": 100}, "policy": "tbf jobid"}
 
 
 def table(table, rows, columns, make_cell, how=AS_FITS):
@@ -46,9 +46,9 @@ def test_without_a_second_reading_nothing_was_gained():
 
 def test_services():
     assert """\
-Server Service Threads MaxThreads Requests   MeanWait QDepth
------- ------- ------- ---------- -------- ---------- ------
-oss1   ost_io       23         64       40 2,350.0 ms    2.5
+Server Service Threads MaxThreads Requests   MeanWait QDepth Policy
+------ ------- ------- ---------- -------- ---------- ------ ---------
+oss1   ost_io       23         64       40 2,350.0 ms    2.5 tbf jobid
 """ == table(SERVICES, [SERVICE], DEFAULT_SERVICES, make_metrics_cell)
 
 

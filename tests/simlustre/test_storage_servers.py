@@ -603,7 +603,7 @@ IMPOSSIBLE = {
     ("start", "scratch-OST0000"): "scratch-OST0000: was not stopped on oss1",
     ("stop",): "stop: expected stop TARGET: stop a target; its clients wait until it starts",
     ("dance",): "no command 'dance'; there are: stop, start, restart, failover, evict, health, "
-                "fill, lnet, changelog, hsm, wait, quota",
+                "fill, lnet, changelog, hsm, wait, quota, precreate",
     ("wait", "ost_ios", "41"): "wait ost_ios 41: expected wait SERVICE US: the time that each "
                                "request waits for a thread of ost_io, ost or mdt",
     ("hsm", "scratch-OST0000", "x", "7"): "scratch-OST0000: expected two numbers of requests, got "

@@ -64,6 +64,8 @@ def detect(server: ServerReading, reading: MetricsReading, place: Place,
         "seconds": round(seconds, 3) if before_targets or before_services else 0.0,
         "targets": _compare(before_targets, reading.targets),
         "services": _compare(before_services, reading.services)}
+    for name, policy in reading.policies.items():
+        status["services"][name]["policy"] = policy
     if server.targets is None:
         return SourceResult([], before, {"metrics": status})
     conditions = Conditions(before, now)

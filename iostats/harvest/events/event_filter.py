@@ -22,6 +22,7 @@ from iostats.events.kinds import (
     LNET_RESENDS,
     LNET_UNHEALTHY,
     NO_GRANTS,
+    NO_OBJECTS,
     QUOTA_FULL,
     REQUESTS_WAIT,
     ROUTER_DOWN,
@@ -38,7 +39,7 @@ EVER = 1e12
 # Events that concern all users of a file system or a target, and name no client.
 OF_ALL = frozenset(("target_down", "target_up", "recovery", "not_healthy", "lbug", HUNG_TASK,
                     TARGET_FULL, LNET_DROPS, LNET_DOWN, LNET_RESENDS, LNET_UNHEALTHY, ROUTER_DOWN,
-                    NO_GRANTS, REQUESTS_WAIT, *OF_STORAGE))
+                    NO_GRANTS, NO_OBJECTS, REQUESTS_WAIT, *OF_STORAGE))
 
 IS_OF_ALL = f"kind IN ({', '.join(map(repr, sorted(OF_ALL)))})"             # SQL
 # An eviction may be of clients that it does not name.

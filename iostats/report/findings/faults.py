@@ -12,6 +12,7 @@ from iostats.events.kinds import (
     LNET_DROPS,
     LNET_RESENDS,
     NO_GRANTS,
+    NO_OBJECTS,
     QUOTA_FULL,
     REQUESTS_WAIT,
 )
@@ -62,6 +63,7 @@ STOPS = {
     LNET_RESENDS: "LNet resent messages: requests may have waited.",
     REQUESTS_WAIT: "Requests waited a second or more for a thread of a storage server.",
     NO_GRANTS: "An OST granted no more space to clients: writes to it may have been synchronous.",
+    NO_OBJECTS: "An MDT had no objects of an OST for new files: making files may have waited.",
     system_log.HUNG_TASK: "Requests waited for a hung Lustre thread.",
     system_log.DISK_FAILED: "A disk of the target failed: I/O there may have been slower.",
     system_log.DISK_TIMEOUT: "A disk of the target did not answer in time.",
