@@ -20,7 +20,8 @@ import traceback
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets", "job_list",
            "job_stats", "agent", "exports", "harvest_server", "site_clients", "nodes", "scale",
            "stores", "store_scale", "node_sinks", "relay", "site_events", "kernel_log",
-           "report_text", "time_lines", "event_scans", "node_events", "idle_time", "collector",
+           "report_text", "time_lines", "event_scans", "storage_sources", "node_events",
+           "idle_time", "collector",
            "event_sinks", "ldms_balance", "configurations", "ldms_description", "monitor",
            "ldms_control", "etcd_client", "agent_settings", "ldms_instances", "html_page", "why",
            "web")

@@ -89,6 +89,7 @@ class Osc:
     def __init__(self, release: Release, wire=None):
         self.wire = wire
         self.stats = CounterFile(counters.rpc_table(release, *counters.OSC_OPCODES))
+        self.messages = 0               # of LNet, sent: a request each
         self.rpc_stats = RpcHistograms(release.rpc_start_known)
         self.connection = wire.connection if wire else Import()
         self.runs: weakref.WeakSet = weakref.WeakSet()
@@ -138,6 +139,7 @@ class Osc:
 
     def _waited(self, opcode: str, us: int, times: int) -> None:
         self.stats.add("req_waittime", us, times)
+        self.messages += times
         self.stats.add("req_active", 1, times)
         self.stats.add(opcode, us, times)
 
@@ -149,6 +151,7 @@ class Mdc:
         self.wire = wire
         self.connection = wire.connection if wire else Import()
         self.stats = CounterFile(counters.rpc_table(release, *counters.MDC_OPCODES))
+        self.messages = 0               # as of an Osc
         self.md_stats = CounterFile(counters.MD_TABLE)
         self.rpc_stats = RpcHistograms(start_known=True)
 
@@ -167,6 +170,7 @@ class Mdc:
             self.md_stats.add(md_name, 1, times)
         if opcode:
             self.stats.add("req_waittime", us, times)
+            self.messages += times
             self.stats.add("req_active", 1, times)
             self.stats.add(opcode, 1 if opcode == INTENT else us, times)
         if opcode == REINT or operation in MODIFIES.get(opcode, ()):

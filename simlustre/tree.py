@@ -53,7 +53,16 @@ def files_of(mount_point: str, release: Release, clients: list, job_ids: JobIds)
     }
     for client in clients:
         files.update(_files_of_client(release, client))
+    lnet = "proc/sys/lnet" if release.version.startswith("2.10") else f"{DEBUGFS}/lnet"
+    files[f"{lnet}/stats"] = File(lambda: _lnet_text(clients))
     return files
+
+
+def _lnet_text(clients: list) -> str:
+    """LNet's messages: a request of 4 KiB each, and its answer."""
+    count = sum(of_target.messages for client in clients
+                for of_target in (*client.osc, *client.mdc))
+    return f"0 1 0 {count} {count} 0 0 {count << 12} {count << 12} 0 0\n"
 
 
 def _files_of_client(release: Release, client: Client) -> dict:

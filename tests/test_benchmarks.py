@@ -93,6 +93,7 @@ TABLES = {
                     ("A report as text, beyond", 1, 9)],
     "time_lines": [("Time lines: bytes", 5, 3), ("Time lines: CPU", 3, 3)],
     "event_scans": [("events: a look at the files", 2, 7)],
+    "storage_sources": [("storage_sources: ten minutes of an agent", 1, 4)],
     "node_events": [("node_events: one node with 23 targets", 7, 4)],
     "idle_time": [("idle_time: a node with 23 OSTs", 4, 5)],
     "collector": [("collector: getTraps", 2, 7)],

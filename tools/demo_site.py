@@ -71,11 +71,12 @@ WITHIN_S = 120.0
 SITE_SERVER = f"""
 import sys
 from iostats.harvest import job_lifecycle, job_lives, job_times
-from iostats.jobs import all_jobs, by_node, job_runs
+from iostats.jobs import all_jobs, by_node, job_runs, quotas_of_record
 from iostats.cli import server
 for module in (all_jobs, by_node, job_lifecycle, job_runs, job_times):
     module.WRITES_BACK_S = {WRITES_BACK_S}
 all_jobs.LATE_S = 2.0
+quotas_of_record.list_quota_ids = lambda user: {{("user", 12_300 + len(user)): user}}
 job_lives.QUERY_EVERY_S = job_lives.QUERY_BUSY_EVERY_S = job_lives.CHECK_EVERY_S = 1.0
 sys.exit(server.main())
 """
@@ -84,8 +85,8 @@ sys.exit(server.main())
 AGENT = f"""
 import sys
 sys.path.insert(0, {str(HOME)!r})
-from iostats.events.sources import metrics
-metrics.EVERY_S = 15.0
+from iostats.events.sources import metrics, precreate
+metrics.EVERY_S = precreate.EVERY_S = 15.0
 from iostats.cli.node import main
 sys.exit(main())
 """
@@ -551,10 +552,19 @@ def fill(site, checks):
                          "the event of an unhealthy interface")
     checks.equal("where the health of an LNet interface is low", "oss1", event["node"])
     site.simlustre("--ctl", site.directory / "oss1", "lnet", "waiting", "23")
+    site.simlustre("--ctl", site.directory / "mds1", "precreate", target, "28")
+    [event] = site.until(lambda: site.asked("events", kinds=["no_objects"])["events"],
+                         "the event of an OST that makes no objects")
+    checks.equal("the OST that makes no objects", (target, "mds1"),
+                 (event["target"], event["node"]))
     waiting = "nodes", "-S", "now-1hour"
     site.until(lambda: -23 in [row["lnet_lowest"] for row in json.loads(
         site.iostats(*waiting, "--json"))["nodes"]], "messages that wait for clients")
     show(site, *waiting, "-o", "Node,Waiting,MinCredits")
+    print("LNet's messages on the storage servers, while no client does any I/O:\n")
+    text = show(site, "top", "--once", "--by", "lnet")
+    checks.equal("the LNet of the storage servers has a row", True,
+                 any(line.startswith("tcp ") for line in text.splitlines()))
 
 
 def record_of(site, job):
@@ -616,6 +626,16 @@ def demo(site):
     print("What a job's nodes did is known sweep by sweep, and these jobs were shorter\n"
           "than one: the report's last row has what they did in it, at most.\n")
     show(site, "report", JOBS[0].job)
+    for job in JOBS:
+        checks.equal(f"job {job.job}, quotas that are nearly used up", [
+            ("scratch", "alice", "space", granted << 10) for (_, number, _, granted), percent
+            in QUOTAS.items() if job.user == "alice" and percent >= 90],
+            [(row["file_system"], row["name"], row["resource"], row["granted"])
+             for row in records[job.job]["quotas"]["nearly_used"]])
+        lnet = records[job.job]["lnet"]
+        checks.equal(f"job {job.job}, nodes that report LNet's messages, and those dropped",
+                     (len(job.nodes), 0, True),
+                     (lnet["nodes"], lnet["dropped"], lnet["sent"] > 0))
     [servers] = records[JOBS[0].job]["harvest"]["file_systems"]
     checks.equal("bytes written by each step", OF_STEPS, {
         step: metrics["write_bytes"] for step, metrics in servers["steps"].items()})

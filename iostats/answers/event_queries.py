@@ -5,8 +5,6 @@ users' rights to them; docs/reference/events.md, docs/explanation/security.md.
 
 from __future__ import annotations
 
-import os
-import pwd
 from typing import TYPE_CHECKING
 
 from iostats.base.cooperative import ITEMS_PER_STEP
@@ -15,11 +13,14 @@ from iostats.base.ids import Nid, NodeName
 from iostats.harvest.events.connections import CLOCKS_DIFFER_S, GONE_EVICTED, UNCLEAR, Connections
 from iostats.harvest.events.connections import KINDS as CONNECTION_KINDS
 from iostats.harvest.events.event_filter import MOST_ROWS
-from iostats.harvest.events.reported_metrics import build_metrics_rows, build_quota_rows
+from iostats.harvest.events.reported_metrics import (
+    build_metrics_rows,
+    build_quota_rows,
+    list_quota_ids,
+)
 from iostats.jobs.job_parts import list_runs
 from iostats.load.ranking import make_natural_sort_key
 from iostats.lustre.kernel_log import CONNECTION_LOST, EVICTED
-from iostats.lustre.quota import GROUP, USER
 from iostats.wire import protocol
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class EventAnswers:
 
     def quotas(self, params: QuotasParams, user: Optional[str]) -> dict[str, object]:
         """The answer to `quotas`; an ordinary `user` gets those of the user and of its groups."""
-        allowed = None if user is None else _list_user_ids(user)
+        allowed = None if user is None else list_quota_ids(user)
         return {"time": self._events.now(), **build_quota_rows(
             self._events.reporting_servers, params.file_systems,
             lambda kind, number: allowed is None or (kind, number) in allowed)}
@@ -196,15 +197,6 @@ def _make_down_row(lost: LostConnection, is_active: Optional[bool]) -> dict[str,
              "; reconnected at about that time" if state == UNCLEAR else
              "; no report since" if state == GONE_EVICTED else "")
     return {**lost._asdict(), "state": state, "active": is_active, "why": sanitize(report + since)}
-
-
-def _list_user_ids(user: str) -> set[tuple[str, int]]:
-    try:
-        account = pwd.getpwnam(user)
-        groups = os.getgrouplist(user, account.pw_gid)
-    except KeyError:
-        return set()
-    return {(USER, account.pw_uid), *((GROUP, number) for number in groups)}
 
 
 _OF_LISTS = ("metrics", "quotas")           # which have answers of their own

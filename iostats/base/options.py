@@ -395,6 +395,9 @@ class ReportSection(Section):
         "The fields that `iostats jobs` shows, as for its option -o.  Empty: its default."))
     file_systems = option("", str.split, "names of file systems", (
         "File systems in the tables, in this order.  Empty: all."))
+    quota_percent = number_option(0, 100, 90, (
+        "On the site's server: a quota of a job's user, or of one of the user's groups, of which "
+        "this share is in use at the job's end is in the job's report.  0: none is."))
 
 
 class FindingsSection(Section):

@@ -22,7 +22,7 @@ from iostats.lustre.lnet import (
     subtract,
 )
 from iostats.lustre.nids import find_lnet
-from iostats.lustre.paths import ABSENT, LNET_PLACES
+from iostats.lustre.paths import ABSENT, LNET_PLACES, LNETCTL_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _parse_file(root: str, name: str, parse: Callable[[str], object]) -> tuple[A
 
 def read_health(root: str, now: float) -> tuple[LnetHealth | None, str]:
     """The LnetHealth that is stored on this machine, or None and why there is none."""
-    path = os.path.join(root, lnetctl.PATH)
+    path = os.path.join(root, LNETCTL_PATH)
     try:
         health = lnetctl.parse(read_text(path))
     except OSError as error:

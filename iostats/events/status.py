@@ -22,11 +22,16 @@ if TYPE_CHECKING:
         recovery: Recovery
         capacity: dict[str, int]            # of lustre.capacity.Capacity
 
-    class Amounts(TypedDict):
+    class _Counted(TypedDict):
         """Counters, and their gains since the last reading."""
 
         values: dict[str, int]
         gained: dict[str, int]
+
+    class Amounts(_Counted, total=False):
+        """Those of a target or a service."""
+
+        policy: str     # of a service's request scheduler; absent where unknown
 
     class MetricsStatus(TypedDict):
         """The status of events/sources/metrics.py."""
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
     class QuotasStatus(TypedDict):
         """The quotas of a file system: how many, and those that are nearest to their limits."""
 
+        read_at: float                      # when, s since 1970
         count: int
         nearest: list[QuotaStatus]
 

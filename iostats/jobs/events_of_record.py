@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from iostats.harvest.clients.node_names import NodeNames
     from iostats.harvest.events.event_filter import JobPart
     from iostats.harvest.events.intake import SiteEvents
+    from iostats.harvest.events.reporting_servers import ReportingServers
     from iostats.totals.record import FileSystemRecord, Record
 
 
@@ -50,6 +51,11 @@ class RecordEvents:
 
     def __init__(self, events: SiteEvents, names: NodeNames) -> None:
         self._events, self._names = events, names
+
+    @property
+    def reporting_servers(self) -> ReportingServers:
+        """The storage servers that report events, with the last status of each."""
+        return self._events.reporting_servers
 
     def describe_run(self, record: Record) -> RecordedRun | None:
         """The time and nodes of a record's job; None if its time is unknown."""

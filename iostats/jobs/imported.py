@@ -33,7 +33,7 @@ from iostats.report.job_summary import make_summary
 from iostats.server.job_server import make_totals
 from iostats.store.record_store import Key
 from iostats.totals.job_totals import Totals
-from iostats.totals.record import ImportedFileSystem, ImportedRecord
+from iostats.totals.record_additions import ImportedFileSystem, ImportedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

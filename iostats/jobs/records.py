@@ -30,6 +30,7 @@ from iostats.harvest import harvested_job
 from iostats.jobs import open_jobs
 from iostats.jobs.batch_facts import add_facts_to_record, belong_to, is_same_or_unknown
 from iostats.jobs.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
+from iostats.jobs.quotas_of_record import make_quotas
 from iostats.load import grouping
 from iostats.report import client_vs_server, header, node_sets
 from iostats.report.job_summary import make_summary, summarize_file_systems, summarize_targets
@@ -275,6 +276,8 @@ class Records:
         if not is_closed:
             record = await run_in_steps(self._events.add_events(record, *totals.events.all(),
                                                                 totals.events.are_known))
+            record = record.replaced(quotas=make_quotas(record, self._events.reporting_servers,
+                                                        self._config.report.quota_percent))
         summary = make_summary(record)
         return MadeRecord(key, job, reports, facts, record, msgspec.json.encode(record), summary,
                           summarize_file_systems(record, summary.source), summarize_targets(record))

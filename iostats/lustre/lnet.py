@@ -37,7 +37,15 @@ from iostats.base.named_tuple import NamedTuple
 
 LOOPBACK = "0@lo"
 MOST_INTERFACES = 1000
+# What a node reports of a job, in this order; the last two of lnetctl.
+NODE_COUNTS = ("sent", "received", "dropped", "sent_bytes", "received_bytes", "resent",
+               "response_timeouts")
 _COUNTS = 1 << 32
+
+
+def is_known(count: int) -> bool:
+    """Whether a node may report this many of NODE_COUNTS, where it reports any."""
+    return count in (len(NODE_COUNTS) - 2, len(NODE_COUNTS))
 
 
 class LnetStats(NamedTuple):

@@ -38,7 +38,6 @@ from __future__ import annotations
 from iostats.base.named_tuple import NamedTuple
 from iostats.lustre.lnet import LOOPBACK, MOST_INTERFACES
 
-PATH = "run/iostats/lnetctl"
 HEALTHY = 1000
 _COUNTS = ("send_count", "resend_count", "response_timeout_count")
 

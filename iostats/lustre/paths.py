@@ -33,6 +33,7 @@ class File(NamedTuple):
 
 PLACES = ("sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre")
 LNET_PLACES = ("sys/kernel/debug/lnet", "proc/sys/lnet")
+LNETCTL_PATH = "run/iostats/lnetctl"        # lnetctl.py
 
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)

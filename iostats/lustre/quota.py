@@ -125,6 +125,19 @@ def compute_granted_percent(quota: Quota) -> float:
     return 100.0 * quota.granted / (quota.hard or quota.soft or 1)
 
 
+def compute_nearness(quota: Quota) -> float:
+    """
+    Compute how near a quota is to its limits: the granted share in %, and at least 100 above the
+    soft one.
+
+    >>> quota = Quota("scratch", "", USER, 4711, BYTES, 41, 41, 50, 0)
+    >>> [compute_nearness(quota), compute_nearness(quota._replace(soft=40))]
+    [82.0, 100.0]
+    """
+    percent = compute_granted_percent(quota)
+    return max(percent, 100.0) if 0 < quota.soft < quota.granted else percent
+
+
 def is_exhausted(quota: Quota, now: float) -> bool:
     """
     Whether the quota master grants no more.

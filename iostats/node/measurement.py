@@ -303,9 +303,11 @@ def report(snapshots: Sequence[Snapshot], modules: dict[str, CounterSource], roo
     the start, the marks, and the end.
     """
     from iostats.lustre import paths
+    from iostats.node import lnet_counts
     from iostats.totals import delta
     from iostats.wire import protocol
     start, end = snapshots[0], snapshots[-1]
+    counts = lnet_counts.list_counts(start, end)
     pairs = list(zip(snapshots, snapshots[1:]))
     by_mark = {name: module for name, module in modules.items() if "mark" in module.READ_AT}
     parts = [delta.compute_deltas(before, after, by_mark if snapshots[2:] else modules)
@@ -337,7 +339,7 @@ def report(snapshots: Sequence[Snapshot], modules: dict[str, CounterSource], roo
                     "deltas": as_sent(delta for delta in part if _is_sent(delta, modules)
                                        and getattr(modules[delta.source], "IN_PARTS", False))}
                    for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
-        **get_batch_facts(about),
+        **({"lnet": counts} if counts else {}), **get_batch_facts(about),
     }
 
 

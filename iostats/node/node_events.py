@@ -16,7 +16,7 @@ writes this beside the start:
 
 The kernel's log is read at the end, if this user may read it: every user, or with
 kernel.dmesg_restrict=1 users with CAP_SYSLOG.  An event in both the log and a history is reported
-once.  What LNet dropped is the difference of its counters at the start and the end.
+once.  What LNet dropped and resent is the difference of its counters at the start and the end.
 
 Only /dev/kmsg is read: journalctl would be one more process on each node, at each job's end.
 The ring is read from its oldest line; if that is later than the start, the report notes it.  A
@@ -37,12 +37,12 @@ from iostats.base.errors import IostatsError
 from iostats.base.private_files import explain_error
 from iostats.events import dev_kmsg, event, import_changes, lnet_changes
 from iostats.events.joining import LOG, Joiner
-from iostats.events.kinds import LNET_DROPS
+from iostats.events.kinds import LNET_DROPS, LNET_RESENDS
 from iostats.events.log_grouping import LogGrouper
 from iostats.events.wall_clock import WallClock
 from iostats.lustre import import_files, kernel_log
 from iostats.lustre.kernel_log import EVICTED
-from iostats.lustre.lnet import parse_stats
+from iostats.node import lnet_counts
 from iostats.totals.snapshot import explain_code
 
 TYPE_CHECKING = False
@@ -241,29 +241,32 @@ class NodeEvents:
         self._state = {**changes.state, **late.state}
         self.is_connected = all(import_changes.is_connected(connection)
                                 for connection in self._state.values())
-        new_events += self._find_lnet_drops(files, boot_id, now)
+        new_events += self._find_lnet_faults(files, boot_id, now)
         joined_events = [joined for new_event in new_events
                          for joined in self._joiner.add(new_event, import_changes.NAME)]
         joined_events += [joined for log_event in logged
                           for joined in self._joiner.add(log_event, LOG)]
         return self._add(joined_events) or bool(changes.gone_before)
 
-    def _find_lnet_drops(self, files: list[File], boot_id: str, now: float) -> list[Event]:
-        """An event, if LNet dropped many messages of this node since the start."""
-        texts = [[file.text for file in of if file.source == "lnet"]
-                 for of in (self._start.files, files)]
-        if self._start.boot_id != boot_id or not all(texts):
+    def _find_lnet_faults(self, files: list[File], boot_id: str, now: float) -> list[Event]:
+        """Events, if LNet dropped or resent many messages of this node since the start."""
+        start = self._start
+        if start.boot_id != boot_id:
             return []
         try:
-            drops = lnet_changes.compare_drops(*(parse_stats(text) for text, *_ in texts))
+            stats = lnet_counts.compare_stats(start, files)
+            resends = lnet_counts.compare_answers(start, files, now)
         except ValueError as error:
             self.emit(f"LNet: {error}")
             return []
-        if drops is None or not lnet_changes.is_much(drops):
-            return []
-        return [event.make_event(boot_id, self._start.node, ("lnet", LNET_DROPS, self._start.seq),
-                                 LNET_DROPS, self._start.wall_ns / 1e9, last=now, over=now,
-                                 count=drops.number, message=lnet_changes.describe_drops(drops))]
+        shares = [(LNET_DROPS, lnet_changes.describe_drops,
+                   stats and lnet_changes.Share(stats.dropped, sum(stats[:4]))),
+                  (LNET_RESENDS, lnet_changes.describe_resends, resends and resends.share)]
+        return [event.make_event(boot_id, start.node, ("lnet", kind, start.seq), kind,
+                                 start.wall_ns / 1e9, last=now, over=now, count=share.number,
+                                 message=describe(share))
+                for kind, describe, share in shares
+                if share is not None and lnet_changes.is_much(share)]
 
     def _add(self, new_events: Iterable[Event]) -> bool:
         """

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iostats.base.text import cut
-from iostats.base.units import format_count, format_duration, format_moment
+from iostats.base.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_moment,
+    format_share,
+)
+from iostats.lustre.capacity import BYTES
 from iostats.report.node_sets import fold_nodes
 
 _LONGEST_NAME = 40
 
 if TYPE_CHECKING:
     from iostats.totals.record import BatchRecord, Record
+    from iostats.totals.record_additions import RecordedQuota
 
 
 def format_line(record: Record) -> str:
@@ -105,6 +113,46 @@ def has_nothing(record: Record) -> bool:
     """Whether a job has no numbers, only the reason why its nodes' numbers are not its own."""
     return bool(record.by_node and record.by_node.why_none and not record.coverage.reported
                 and not record.harvest)
+
+
+def list_quota_notes(record: Record, labels: dict[str, str], units: str) -> list[str]:
+    """A line for each quota of the job's user that was nearly used up at its end."""
+    return [_describe_quota(quota, record.quotas.read_at.get(quota.file_system), labels,
+                            units)
+            for quota in record.quotas.nearly_used] if record.quotas else []
+
+
+def _describe_quota(quota: RecordedQuota, read_at: float | None, labels: dict[str, str],
+                    units: str) -> str:
+    granted, soft, hard = (
+        format_bytes(amount, units) if quota.resource == BYTES else f"{amount:,}"
+        for amount in (quota.granted, quota.soft, quota.hard))
+    limit = quota.hard or quota.soft or 1
+    above = (f", above the soft limit of {soft}"
+             if quota.hard and 0 < quota.soft < quota.granted else "")
+    return (f"note: {labels.get(quota.file_system, quota.file_system)}: up to "
+            f"{100 * quota.granted // limit} % of {quota.kind} {quota.name}'s {quota.resource} "
+            + (f"in pool {quota.pool} " if quota.pool else "")
+            + f"in use: {granted} granted of a quota of {hard if quota.hard else soft}{above}, "
+            f"read {format_moment(read_at)}")
+
+
+def list_lnet_notes(record: Record) -> list[str]:
+    """A line about the messages of the nodes' LNet; [] if no node reports them."""
+    lnet = record.lnet
+    if lnet is None:
+        return []
+    text = (f"note: LNet of {format_count(lnet.nodes, 'node')}, all jobs: {lnet.sent:,} messages "
+            f"sent, {lnet.received:,} received, {lnet.dropped:,} dropped"
+            + (f" (most by {lnet.dropped_most})" if lnet.dropped_most else ""))
+    if not lnet.resend_nodes:
+        return [f"{text}; resends are not known"]
+    whose = "" if lnet.resend_nodes == lnet.nodes else (
+        f" on {format_count(lnet.resend_nodes, 'node')}")
+    share = f", {format_share(lnet.resent / lnet.resent_of)}" if lnet.resent_of else ""
+    return [f"{text}; {lnet.resent:,} resent{whose}{share}"
+            + (f" (most by {lnet.resent_most})" if lnet.resent_most else "")
+            + f", {lnet.response_timeouts:,} answers too late or lost"]
 
 
 def list_sharing_notes(shared: dict[str, int]) -> list[str]:

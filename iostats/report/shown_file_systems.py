@@ -31,8 +31,10 @@ def list_notes(record: Record, shown: list[FileSystemRecord], harvested: list[Se
     if missing and shown:
         notes.append(f"note: {format_count(missing, 'node has', 'nodes have')} no numbers: "
                      f"every amount is a lower bound (>=)")
+    notes += header.list_quota_notes(record, config.labels, units)
     notes += header.list_sharing_notes(record.coverage.shared)
     notes += [f"note: {note}" for note in record.notes]
+    notes += header.list_lnet_notes(record) if long else []
     for fs in shown:
         notes += [f"note: {fs.label}: {note}" for note in (*fs.notes, *noise_floor.describe_noise(
             fs, record.coverage.reported, units))]

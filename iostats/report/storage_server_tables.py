@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from iostats.report.screen import Screen
     from iostats.totals.record import (
         FileSystemRecord,
-        ImportedRecord,
         NodesFileSystem,
         NodesRecord,
         Record,
         ServersFileSystem,
         ServersRecord,
     )
+    from iostats.totals.record_additions import ImportedRecord
 
 STEP = "Step"
 # Tables of parts of a job: heading, member of the record.

@@ -17,9 +17,11 @@ all that is known, and are read together.
 from __future__ import annotations
 
 from iostats.base.named_tuple import NamedTuple
+from iostats.lustre.lnet import NODE_COUNTS
 from iostats.totals import disk_values, job_events, nfs_values
 from iostats.totals.file_system import FileSystem
 from iostats.totals.file_system_record import format_notes
+from iostats.totals.lnet_sums import add_known, sum_lnet
 from iostats.totals.node_report import WorkPeriod, do_overlap, find_period
 from iostats.totals.node_spread import add_idle_nodes, make_tables
 from iostats.totals.record import Coverage, PhaseRecord, Record, RecordedJob
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         shared: dict[str, int]
         node_ns: int
         cpus_of_node: int
+        lnet: dict[str, dict[str, int]]
         phases: dict[str, tuple[tuple[float, int], dict[str, float], dict[str, StateOfFileSystem]]]
         user: Optional[tuple[str, str]]             # the first node by name that reported it
         events: Optional[StoredEvents]
@@ -111,6 +114,7 @@ class Totals:
         self._shared: dict[str, int] = {}           # node -> how many other jobs were there
         self._node_ns = 0
         self._cpus_of_node = 0                      # of the node with most; 0: none reports them
+        self._lnet: dict[str, dict[str, int]] = {}  # node -> messages, as far as they are known
         self._phases: dict[str, PhaseTotals] = {}        # name -> PhaseTotals
         self._started: float | None = None
         self._ended: float | None = None
@@ -234,16 +238,19 @@ class Totals:
         self._user = _choose(min, self._user, user)
 
     def _add_short(self, node: str, elapsed_s: float,
-                   file_systems: dict[str, dict[str, int]]) -> None:
-        """Add the I/O of one node in `elapsed_s`."""
+                   file_systems: dict[str, dict[str, int]], lnet: dict[str, int]) -> None:
+        """Add the I/O of one node in `elapsed_s`, and its LNet's messages."""
         self._without.pop(node, None)
         if node in self._nodes:
             earlier = self._unpack(self._nodes[node])
             elapsed_s += earlier["elapsed_s"]
             for name, values in earlier["file_systems"].items():
                 add_values(file_systems.setdefault(name, {}), values)
+            lnet = add_known(lnet, self._lnet.pop(node, {}))
         self._nodes[node] = self._pack({"elapsed_s": round(elapsed_s, 3),
                                         "file_systems": file_systems})
+        if lnet:
+            self._lnet[node] = lnet
 
     def _add_deltas(self, report: ReceivedReport, node: str) -> None:
         short: dict[str, dict[str, int]] = {}
@@ -281,7 +288,7 @@ class Totals:
         for name, points in report.mounts.items():
             if name in used:
                 used[name].add_mounts(points)
-        self._add_short(node, report.elapsed_s, short)
+        self._add_short(node, report.elapsed_s, short, dict(zip(NODE_COUNTS, report.lnet)))
 
     # -- merging ---------------------------------------------------------------------------
 
@@ -305,7 +312,8 @@ class Totals:
             self._add_node_without_numbers(node, why)
         for node, packed in other._nodes.items():
             short = other._unpack(packed)
-            self._add_short(node, short["elapsed_s"], short["file_systems"])
+            self._add_short(node, short["elapsed_s"], short["file_systems"],
+                            dict(other._lnet.get(node, {})))
         self._add_times(other._started, other._ended, other._user)
         self._node_ns += other._node_ns
         self._cpus_of_node = max(self._cpus_of_node, other._cpus_of_node)
@@ -342,6 +350,7 @@ class Totals:
             "refused": self._refused,
             "refused_nodes": {node: sorted(whys) for node, whys in self._refused_nodes.items()},
             "shared": self._shared, "node_ns": self._node_ns, "cpus_of_node": self._cpus_of_node,
+            "lnet": self._lnet,
             "phases": {name: (phase.at, phase.seconds, states(phase.file_systems))
                        for name, phase in self._phases.items()},
             "user": self._user, "events": self.events.state(),
@@ -379,6 +388,7 @@ class Totals:
                                for node, whys in rename_nodes(state["refused_nodes"]).items()}
         self._shared, self._node_ns = rename_nodes(state["shared"]), state["node_ns"]
         self._cpus_of_node = state["cpus_of_node"]
+        self._lnet = rename_nodes(state.get("lnet", {}))
         self._phases = {name: PhaseTotals((at[0], at[1]), rename_nodes(seconds),
                                           file_systems_in(states))
                         for name, (at, seconds, states) in state["phases"].items()}
@@ -470,10 +480,10 @@ class Totals:
                      for fs_name, file_system in sorted(phase.file_systems.items())], events))
                     for name, phase in sorted(self._phases.items(),
                                               key=lambda item: (item[1].at, item[0]))],
-            nodes=nodes,
+            nodes=nodes, lnet=sum_lnet(self._lnet),
             notes=format_notes(self._notes, self._fold),
             events=events if self.events.are_known else None, events_more=more,
-            findings=None, main_cause=None)
+            quotas=None, findings=None, main_cause=None)
 
     @property
     def _incomplete(self) -> bool:

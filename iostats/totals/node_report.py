@@ -6,6 +6,8 @@ from iostats.base.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from iostats.totals.received_report import (
         Deltas,
         EventsOfReport,
@@ -50,6 +52,7 @@ class Report(NamedTuple):
     # amount} in that number of seconds of it; None where not known
     idle: IdleOfReport = None
     cpus: int = 0                   # online CPUs of the node; 0 where not known
+    lnet: Sequence[int] = ()        # of lustre.lnet.NODE_COUNTS, as far as they are known
 
 
 class WorkPeriod(NamedTuple):

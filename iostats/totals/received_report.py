@@ -135,6 +135,8 @@ if TYPE_CHECKING:
         def idle(self) -> IdleOfReport: ...
         @property
         def cpus(self) -> int: ...
+        @property
+        def lnet(self) -> Sequence[int]: ...
 
     class SentDelta(TypedDict, total=False):
         """A Delta in the JSON of a report; what is "" or false is left out."""
@@ -203,4 +205,5 @@ if TYPE_CHECKING:
         events_dropped: int
         events_unseen: str
         idle: dict[str, SentIdle]
+        lnet: list[int]
         about: Mapping[str, object]

@@ -10,6 +10,7 @@ New members may be added within schema 1; `_absent` has what they are in records
 from __future__ import annotations
 
 from iostats.totals.bounds import LUSTRE
+from iostats.totals.record_additions import ImportedRecord, RecordedLnet, RecordedQuotas
 from iostats.totals.record_part import PARTS, RecordPart, dataclass
 
 TYPE_CHECKING = False
@@ -369,31 +370,6 @@ class NodesRecord(RecordPart["Mixed"]):
     notes: list[str]        # what is true of all file systems
 
 
-# -- from another tool -----------------------------------------------------------------------------
-
-@dataclass
-class ImportedFileSystem(RecordPart["Mixed"]):
-    """The last totals of one file system; each may be too low or too high."""
-
-    name: str
-    label: str
-    read_bytes: Count | None        # null where no point has it
-    write_bytes: Count | None       # null where no point has it
-    ost_operations: Count | None    # requests to OSTs; null where no point has it
-    mdt_operations: Count | None    # requests to MDTs; null where no point has it
-    notes: list[str]
-
-
-@dataclass
-class ImportedRecord(RecordPart["Mixed"]):
-    """The totals of the job that another tool had stored, and `iostats import` has read."""
-
-    tool: str       # its name, jobHarvest
-    began: Moment   # seconds since 1970 of the first point
-    ended: Moment   # of the last one
-    file_systems: list[ImportedFileSystem]
-
-
 # -- of the job ----------------------------------------------------------------------------------
 
 @dataclass
@@ -557,6 +533,7 @@ class Record(RecordPart["Mixed"]):
     """The JSON record of one job."""
 
     _absent = {"harvest": None, "by_node": None, "imported": None, "events": None, "events_more": 0,
+               "lnet": None, "quotas": None,
                "findings": None, "main_cause": None}
 
     schema: SchemaNumber
@@ -579,11 +556,15 @@ class Record(RecordPart["Mixed"]):
     file_systems: list[FileSystemRecord]
     phases: list[PhaseRecord]   # parts of the job, from `mark`; empty for a job in one piece
     nodes: dict[str, NodeRecord]
+    lnet: RecordedLnet | None   # null where no node may read LNet's messages
     notes: list[str]
     # what went wrong while it ran, in the order of time, the most severe of very many; null where
     # nothing has looked for it
     events: list[JobEvent] | None
     events_more: Count          # how many more there were
+    # quotas that were nearly used up at its end; null where no agent on an MDS had reported any of
+    # its file systems within the hour, or none is asked for
+    quotas: RecordedQuotas | None
     # problems in the job's I/O and their remedies, the most important first, in a printed record;
     # null in a stored one, as they are computed for each report
     findings: list[RecordedFinding] | None

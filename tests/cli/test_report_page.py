@@ -182,10 +182,10 @@ def test_a_number_below_0_is_named(files, capsys, path, number, said):
 def test_a_moment_before_1970_and_numbers_that_are_not_known_may_be_negative(files, capsys):
     form = json.loads(pathlib.Path("small.json").read_text())
     form["job"]["started"] = -23.0
-    form["quotas"] = {"scratch": [-41]}
+    form["tiers"] = {"scratch": [-41]}
     pathlib.Path("old.json").write_text(json.dumps(form))
     assert 0 == main(["old.json"])
-    assert "quotas" in capsys.readouterr().out
+    assert "tiers" in capsys.readouterr().out
 
 
 def test_a_file_larger_than_any_record_is_one_line(files, capsys):
@@ -199,11 +199,11 @@ def test_a_file_larger_than_any_record_is_one_line(files, capsys):
 def test_a_file_may_have_what_no_server_sends(files):
     """Half of a surrogate pair, which JSON can name; and members of a newer release."""
     form = json.loads(pathlib.Path("small.json").read_text())
-    form.update(notes=["\ud800 half"], quotas={"scratch": 23})
+    form.update(notes=["\ud800 half"], tiers={"scratch": 23})
     pathlib.Path("odd.json").write_text(json.dumps(form))
     assert 0 == main(["--html", "a.html", "odd.json"])
     page = pathlib.Path("a.html").read_text()
-    assert "\\xd800 half" in page and "<bdi>quotas</bdi>" in page
+    assert "\\xd800 half" in page and "<bdi>tiers</bdi>" in page
 
 
 def test_a_file_with_other_types_is_one_line_and_no_formula(files, capsys):

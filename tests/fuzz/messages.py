@@ -202,7 +202,7 @@ _EVENTS = b"iostats events 1\n" + json.dumps({
                "metrics": {"seconds": 60.0, "targets": {"scratch-OST0003": {
                    "values": {"read_rpcs": 4100}, "gained": {"read_rpcs": 37}}},
                    "services": {"ost_io": {"values": {"threads": 64}, "gained": {}}}},
-               "quotas": {"scratch": {"count": 1, "nearest": [{
+               "quotas": {"scratch": {"read_at": 23.5, "count": 1, "nearest": [{
                    "file_system": "scratch", "pool": "", "kind": "user", "id": 4711,
                    "resource": "space", "granted": 41, "soft": 0, "hard": 53, "grace_end": 0}]}},
                "log": {"source": "kmsg", "why": "", "lines": 53, "lost": 0}}}).encode()

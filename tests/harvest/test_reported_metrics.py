@@ -24,6 +24,11 @@ def a_quota(number, granted, kind="user", **fields):
             "granted": granted, "soft": 0, "hard": 100, "grace_end": 0, **fields}
 
 
+def some_quotas(*nearest, count=None, read_at=NOON - 37):
+    return {"read_at": read_at, "count": len(nearest) if count is None else count,
+            "nearest": list(nearest)}
+
+
 @pytest.fixture
 def inside(tmp_path):
     found = Inside(tmp_path, NOON)
@@ -35,11 +40,13 @@ def test_metrics_are_those_of_the_server_that_reported_them_last(inside):
     send(inside, status={**STATUS, "metrics": {**METRICS, "targets": {OST: {
         "values": {"read_rpcs": 23}, "gained": {}}}, "services": {}}}, node="oss2")
     inside.now += 61
-    send(inside, status={**STATUS, "metrics": METRICS})
+    send(inside, status={**STATUS, "metrics": {**METRICS, "services": {
+        "ost_io": {**METRICS["services"]["ost_io"], "policy": "tbf jobid"}}}})
     about = {"node": "oss1", "time": NOON + 61, "seconds": 60.0}
     rows = {"targets": [{"target": OST, "file_system": "scratch", **about,
                          **METRICS["targets"][OST]}],
-            "services": [{"service": "ost_io", **about, **METRICS["services"]["ost_io"]}]}
+            "services": [{"service": "ost_io", **about, **METRICS["services"]["ost_io"],
+                          "policy": "tbf jobid"}]}
     assert {"time": NOON + 61, **rows} == inside.ask("metrics", {})
     assert rows["targets"] == inside.ask("metrics", {"file_systems": ["scratch"]})["targets"]
     assert rows["services"] == inside.ask("metrics", {"file_systems": ["scratch"]})["services"]
@@ -49,7 +56,7 @@ def test_metrics_are_those_of_the_server_that_reported_them_last(inside):
 
 
 def test_they_are_there_after_a_restart_and_in_no_other_answer(inside):
-    quotas = {"scratch": {"count": 1, "nearest": [a_quota(4711, 23)]}}
+    quotas = {"scratch": some_quotas(a_quota(4711, 23))}
     send(inside, status={**STATUS, "metrics": METRICS, "quotas": quotas})
     inside.store.close()
     inside.begin()
@@ -67,33 +74,40 @@ def test_every_authenticated_user_may_ask_for_metrics(inside):
 
 def test_quotas_are_those_of_the_newest_master_nearest_to_their_limits_first(inside):
     send(inside, node="mds2", status={**STATUS, "quotas": {
-        "scratch": {"count": 1, "nearest": [a_quota(23, 99)]}}})
+        "scratch": some_quotas(a_quota(23, 99))}})
     inside.now += 61
     send(inside, node="mds1", status={**STATUS, "quotas": {
-        "scratch": {"count": 2300, "nearest": [a_quota(4711, 97), a_quota(4712, 41)]},
-        "home": {"count": 1, "nearest": [a_quota(7, 59, file_system="home")]}}})
+        "scratch": some_quotas(a_quota(4711, 97), a_quota(4712, 41), count=2300),
+        "home": some_quotas(a_quota(7, 59, file_system="home"), read_at=NOON + 23)}})
     answer = inside.ask("quotas", {})
-    assert [{"file_system": "home", "node": "mds1", "time": NOON + 61, "count": 1, "listed": 1},
-            {"file_system": "scratch", "node": "mds1", "time": NOON + 61, "count": 2300,
+    assert [{"file_system": "home", "node": "mds1", "time": NOON + 23, "count": 1, "listed": 1},
+            {"file_system": "scratch", "node": "mds1", "time": NOON - 37, "count": 2300,
              "listed": 2}] == answer["file_systems"]
-    assert [{**a_quota(4711, 97), "time": NOON + 61}] == answer["quotas"][:1]
+    assert [{**a_quota(4711, 97), "time": NOON - 37}] == answer["quotas"][:1]
     assert [4711, 7, 4712] == [row["id"] for row in answer["quotas"]]
     assert [7] == [row["id"] for row in inside.ask("quotas", {"file_systems": ["home"]})["quotas"]]
 
 
+def test_the_time_of_a_reading_is_by_the_servers_clock(inside):
+    """The agent's clock is 600 s ahead."""
+    send(inside, made_at=NOON + 600, ahead_s=600.0, status={
+        **STATUS, "quotas": {"scratch": some_quotas(a_quota(23, 99), read_at=NOON + 563)}})
+    assert NOON - 37 == inside.ask("quotas", {})["quotas"][0]["time"]
+
+
 def test_a_user_sees_own_quotas_and_those_of_the_own_groups(inside):
     [group, *_] = os.getgrouplist(USER.pw_name, USER.pw_gid)
-    send(inside, status={**STATUS, "quotas": {"scratch": {"count": 4, "nearest": [
+    send(inside, status={**STATUS, "quotas": {"scratch": some_quotas(
         a_quota(USER.pw_uid, 97), a_quota(4711, 59), a_quota(group, 53, "group"),
-        a_quota(group, 41, "project"), a_quota(4713, 37, "group")]}}})
+        a_quota(group, 41, "project"), a_quota(4713, 37, "group"))}})
     answer = answer_to(inside.server, Caller("login1", USER.pw_uid), "quotas")["result"]
     assert [("user", USER.pw_uid), ("group", group)] == [
         (row["kind"], row["id"]) for row in answer["quotas"]]
 
 
 @pytest.mark.parametrize("part, value, why", [
-    ("quotas", {"scratch": {"count": 1, "nearest": [a_quota(-1, 23)]}}, "id"),
-    ("quotas", {"scratch": {"count": 1, "nearest": [a_quota(1, 23, "colour")]}}, "colour"),
+    ("quotas", {"scratch": some_quotas(a_quota(-1, 23))}, "id"),
+    ("quotas", {"scratch": some_quotas(a_quota(1, 23, "colour"))}, "colour"),
     ("metrics", {"seconds": -1.0}, "seconds"),
     ("metrics", {"targets": {OST: {"values": {"locks": "23"}}}}, "values")])
 def test_what_is_not_expected_is_refused(inside, part, value, why):

@@ -521,6 +521,55 @@ def test_few_drops_and_a_reset_are_no_event(node, sent, dropped):
     assert [] == node.end().events
 
 
+def lnetctl(node, age_s, sent, resent, timeouts=23):
+    """The answer that a prolog or an epilog has stored."""
+    put(node.root, "run/iostats/lnetctl",
+        f"time: {time.time() - age_s:.0f}\nstatistics:\n    send_count: {sent}\n"
+        f"    resend_count: {resent}\n    response_timeout_count: {timeouts}\nnet:\n"
+        + "    - net type: o2ib\n      local NI(s):\n" * 200)
+
+
+def test_messages_of_lnet_during_the_job_are_in_its_report(node):
+    """977 sent and 23 dropped; without an answer of lnetctl, resends are not known."""
+    lnet(node, 1000, 500)
+    node.start()
+    lnet(node, 1977, 523)
+    assert [977, 0, 23, 977 * 4096, 0] == node.end().lnet
+
+
+def test_what_lnet_resent_during_the_job_is_in_its_report(node):
+    lnet(node, 1000, 500)
+    lnetctl(node, 14, 1000, 7)
+    node.start()
+    lnet(node, 3300, 500)
+    lnetctl(node, 2, 3300, 99, 60)
+    report = node.end()
+    assert [2300, 0, 0, 2300 * 4096, 0, 92, 37] == report.lnet
+    [found] = report.events
+    assert ("lnet_resends", 92, "LNet sent 2,300 messages, and resent 92 (4.0 %)", "nid00023") == (
+        found.kind, found.count, found.message, found.node)
+
+
+@pytest.mark.parametrize("first, last", [
+    ((17, 1000, 7), (2, 3300, 99)), ((14, 1000, 7), (17, 3300, 99)), ((14, 1000, 7), (14, 1000, 7)),
+    ((14, 1000, 7), (2, 900, 99)), ((14, 1000, 7), (2, 3300, 5))],
+    ids=["old at the start", "old at the end", "the same", "started again", "counts fell"])
+def test_resends_that_are_not_of_the_job_are_not_known(node, first, last):
+    lnet(node, 1000, 500)
+    lnetctl(node, *first)
+    node.start()
+    lnet(node, 3300, 500)
+    lnetctl(node, *last)
+    report = node.end()
+    assert ([2300, 0, 0, 2300 * 4096, 0], []) == (report.lnet, report.events)
+
+
+def test_without_lnets_files_nothing_is_known_of_its_messages(node):
+    node.start()
+    lnet(node, 1977, 523)
+    assert [] == node.end().lnet
+
+
 def test_lnet_of_another_form_is_one_line_and_no_event(node):
     lnet(node, 1000, 500)
     node.start()

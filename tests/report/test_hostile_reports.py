@@ -180,7 +180,7 @@ def of_the_future(schema=2):
     """
     form = json.loads(json.dumps(page_records.small()[0]))
     form["schema"] = schema
-    form["quotas"] = {"scratch": 23}
+    form["tiers"] = {"scratch": 23}
     form["job"]["queue"] = {"name": "debug"}
     form["coverage"]["racks"] = [1, 2]
     one = form["file_systems"][0]
@@ -198,7 +198,7 @@ def of_the_future(schema=2):
     return form
 
 
-NAMES = {"schema 2", "quotas", "job.queue", "coverage.racks", "file_systems.compression",
+NAMES = {"schema 2", "tiers", "job.queue", "coverage.racks", "file_systems.compression",
          "file_systems.application.mapped_bytes", "file_systems.operations.percentiles",
          "file_systems.too_low", "file_systems.metadata", "file_systems.per_node", "events",
          "batch", "events.colour"}
@@ -227,7 +227,7 @@ def test_what_is_known_of_a_record_to_come_is_reported_and_the_rest_is_named(sho
 def test_a_record_to_come_is_kept_as_json_and_csv(shown):
     """What is not known stays in JSON; a number of csv is a number."""
     found = json.loads(shown(of_the_future(), report.main, "--format", "json", "FILE"))
-    assert {"scratch": 23} == found["quotas"] and 2 == found["schema"]
+    assert {"scratch": 23} == found["tiers"] and 2 == found["schema"]
     assert {"name": "debug"} == found["job"]["queue"]
     rows = [*csv.reader(io.StringIO(shown(of_the_future(), report.main, "--format", "csv",
                                           "FILE")))]
@@ -238,10 +238,10 @@ def test_a_record_to_come_is_compared_explained_and_shown_as_a_page(shown, monke
     """diff, why, --html and the sections of iostats web: what is known, and one note."""
     form = of_the_future()
     out = shown(form, diff.main, "--all", "FILE", "FILE")
-    assert "schema 2" in out and "quotas" in out
+    assert "schema 2" in out and "tiers" in out
     monkeypatch.setattr(site_client, "ask_site", lambda config, method, params, within_s=0: {
         "record": [form], "jobs": {"jobs": [], "next": None}}.get(method))
-    assert "quotas" in " ".join(names_of(shown(form, why.main, "4711")).split())
+    assert "tiers" in " ".join(names_of(shown(form, why.main, "4711")).split())
     shown(form, report.main, "--html", "page.html", "FILE")
     config = Config()
     record = job_tables.add_labels(form, config)
@@ -249,7 +249,7 @@ def test_a_record_to_come_is_compared_explained_and_shown_as_a_page(shown, monke
                  make_sections(record, config, find_problems(record, config))):
         found = "".join(Tags(text).text)
         assert "60.0 MiB" in found and "teleport" in found
-        assert "quotas" in names_of(found)
+        assert "tiers" in names_of(found)
         assert "newer release of iostats; not shown: schema" in " ".join(found.split())
 
 

@@ -208,8 +208,8 @@ def test_ids_are_there_once_and_name_what_is_there():
 
 def test_a_record_of_a_newer_release_is_shown_as_far_as_it_is_known():
     record, config = page_records.small()
-    found = Document(make_page(record.replaced(schema=2, quotas={"scratch": 23}), config, [])).text
-    assert "newer release of iostats; not shown: schema 2 , quotas" in found
+    found = Document(make_page(record.replaced(schema=2, tiers={"scratch": 23}), config, [])).text
+    assert "newer release of iostats; not shown: schema 2 , tiers" in found
     assert "60.0 MiB" in found
 
 

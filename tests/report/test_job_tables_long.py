@@ -523,3 +523,26 @@ Other counters:
 | local disks   | job's cgroup | nvme0n1: writes        |       41 |
 +---------------+--------------+------------------------+----------+
 """ in text(report, form="grid")
+
+
+# -- LNet ------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("first, second, expected", [
+    ([2300, 3700, 0, 41_000, 53_000, 7, 2], [1700, 1900, 29, 31_000, 37_000, 92, 3],
+     "note: LNet of 2 nodes, all jobs: 4,000 messages sent, 5,600 received, 29 dropped (most by "
+     "nid00002); 99 resent, 2.5 % (most by nid00002), 5 answers too late or lost"),
+    ([2300, 3700, 0, 41_000, 53_000, 0, 0], [1700, 1900, 0, 31_000, 37_000],
+     "note: LNet of 2 nodes, all jobs: 4,000 messages sent, 5,600 received, 0 dropped; 0 resent on "
+     "1 node, 0 %, 0 answers too late or lost"),
+    ([2300, 3700, 0, 41_000, 53_000], [],
+     "note: LNet of 1 node, all jobs: 2,300 messages sent, 3,700 received, 0 dropped; resends are "
+     "not known")])
+def test_the_messages_of_lnet_are_a_note_of_long(first, second, expected):
+    reports = [of_node(node, [llite(open=23)], lnet=lnet)
+               for node, lnet in (("nid00001", first), ("nid00002", second))]
+    assert expected in " ".join(text(*reports, long=True).split())
+    assert "LNet" not in text(*reports)
+
+
+def test_without_them_there_is_none():
+    assert "LNet" not in text(of_node("nid00001", [llite(open=23)]), long=True)

@@ -74,6 +74,36 @@ def test_what_was_not_sent_yet_is_known_of_all_nodes_or_not_at_all(other, expect
     assert expected == scratch["dirty_bytes"]
 
 
+def test_lnets_messages_are_added_up_over_the_nodes_that_report_them():
+    """nid00003 reports no resends, nid00004 nothing."""
+    found = totals(
+        report("nid00001", [llite()], lnet=[2300, 3700, 0, 41_000, 53_000, 7, 2]),
+        report("nid00002", [llite()], lnet=[1700, 1900, 29, 31_000, 37_000, 92, 3]),
+        report("nid00003", [llite()], lnet=[4100, 4300, 13, 47_000, 59_000]),
+        report("nid00004", [llite()])).record()
+    assert {"nodes": 3, "sent": 8100, "received": 9900, "dropped": 42, "sent_bytes": 119_000,
+            "received_bytes": 149_000, "resend_nodes": 2, "resent": 99, "resent_of": 4000,
+            "response_timeouts": 5, "dropped_most": "nid00002",
+            "resent_most": "nid00002"} == {
+        name: value for name, value in found["lnet"].items() if name != "by_node"}
+    assert {"sent": 4100, "received": 4300, "dropped": 13, "sent_bytes": 47_000,
+            "received_bytes": 59_000} == found["lnet"]["by_node"]["nid00003"]
+    assert ["nid00001", "nid00002", "nid00003"] == list(found["lnet"]["by_node"])
+    assert totals(report("nid00001", [llite()])).record()["lnet"] is None
+
+
+def test_lnets_messages_of_a_node_in_two_parts_are_known_as_far_as_in_both():
+    first = [2300, 3700, 0, 41_000, 53_000, 7, 2]
+    for second, expected in (([41, 43, 2, 470, 590, 1, 0], 2341), ([41, 43, 2, 470, 590], 2341),
+                             ([], None)):
+        found = totals(
+            report("nid00001", [llite()], seq="a", ended=1000.0, elapsed_s=23.0, lnet=first),
+            report("nid00001", [llite()], seq="b", ended=2000.0, elapsed_s=23.0, lnet=second),
+            expected=1).record()
+        assert expected == (found["lnet"] and found["lnet"]["sent"])
+        assert (found["lnet"] or {}).get("resent", 0) == (8 if len(second) == 7 else 0)
+
+
 def test_a_gain_that_no_node_can_have_is_not_counted():
     """2**62 bytes and more come of damaged counters; the calls, and squares of times, may stand."""
     found = only(totals(report("nid00001", [llite(

@@ -55,6 +55,7 @@ PARTS = st.builds(
     clock_ahead_s=st.sampled_from([0.0, 0.3, 600.0]), user=st.sampled_from(["", "alice", "bob"]),
     other_jobs=st.one_of(st.none(), st.integers(0, 3)), phases=st.lists(PHASES, max_size=3),
     dirty_bytes=st.one_of(st.none(), st.dictionaries(FEW_NAMES, GAINS)),
+    lnet=st.sampled_from([(), (23, 37, 41, 4100, 5300), (7, 11, 13, 17, 19, 29, 31)]),
     mounts=st.dictionaries(FEW_NAMES, st.lists(st.sampled_from(["/work", "/scratch"]))),
     series=st.dictionaries(FEW_NAMES, SERIES), idle=st.one_of(
         st.none(), st.dictionaries(FEW_NAMES, IDLE)),

@@ -33,6 +33,7 @@ from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 from iostats.totals.job_totals import Totals
 from iostats.totals.record import Record
+from iostats.totals.record_additions import RecordedQuota, RecordedQuotas
 from iostats.totals.record_part import SCHEMA
 from iostats.wire.messages.report import (
     ReportedEvent,
@@ -83,7 +84,7 @@ def everything():
         events=[ReportedEvent(
             id="00c0ffee00c0ffee", time=1_795_225_023.5, over=1_795_225_041.25, severity=2,
             kind="evicted", file_system="scratch", target="scratch-OST0003", message="evicted")],
-        events_dropped=37)
+        events_dropped=37, lnet=[2300, 3700, 29, 41_000, 53_000, 7, 2])
 
 
 def at_servers():
@@ -118,6 +119,10 @@ class OfASite:
             JOBS["a slow node"].record().file_systems[0].slow_nodes)
         # No record has both: this one has all members.
         record["imported"] = Imported().record()["imported"]
+        record["quotas"] = RecordedQuotas(
+            percent=90, read_at={"scratch": 1_795_225_023.0}, nearly_used=[RecordedQuota(
+                file_system="scratch", pool="", kind="user", name="alice", resource="inodes",
+                granted=3977, soft=0, hard=4100)])
         return {**record, "harvest": client_vs_server.compare_sides(
             record, harvested_job.as_record(at_servers(), node_sets.fold_nodes),
             {("scratch", "OST0000")})}

@@ -18,7 +18,7 @@ from iostats.events.kinds import QUOTA_FULL
 from iostats.events.metrics_reading import read_quotas
 from iostats.events.sources import SourceResult
 from iostats.lustre.capacity import BYTES
-from iostats.lustre.quota import compute_granted_percent, is_exhausted
+from iostats.lustre.quota import compute_granted_percent, compute_nearness, is_exhausted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ _FREE_SHARE = 0.99                      # of the limit
 
 def scan(place: Place, before: ConditionsState | None, now: float) -> SourceResult:
     """
-    Found: quota_full; status: {"quotas": {file system: {"count": of all with a limit, "nearest":
-    [Quota as a dict]}}} where there is a quota master.
+    Found: quota_full; status: {"quotas": {file system: {"read_at": time, "count": of all with a
+    limit, "nearest": [Quota as a dict]}}} where there is a quota master.
     """
     cached: tuple[float, ServerStatus | None] = place.cache.get(NAME, (0.0, None))
     at, status = cached
@@ -69,9 +69,9 @@ def detect(quotas: dict[str, list[Quota] | None], place: Place, before: Conditio
     for file_system, of_file_system in quotas.items():
         if of_file_system is None:
             continue                                    # unknown for now
-        nearest = sorted(of_file_system, key=compute_granted_percent, reverse=True)
+        nearest = sorted(of_file_system, key=compute_nearness, reverse=True)
         shown: list[Any] = [quota._asdict() for quota in nearest[:MOST_SENT]]
-        status[file_system] = {"count": len(nearest), "nearest": shown}
+        status[file_system] = {"read_at": now, "count": len(nearest), "nearest": shown}
         known = {_make_key(quota): quota for quota in nearest}
         for key, quota in known.items():
             if is_exhausted(quota, now):

@@ -4,23 +4,27 @@ The answers to `metrics` and `quotas`, from the last statuses of the storage ser
 
 from __future__ import annotations
 
+import grp
+import os
+import pwd
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from iostats.lustre.quota import GROUP, USER
 from iostats.lustre.stats import parse_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from typing import TypedDict
 
-    from iostats.events.status import QuotaStatus
+    from iostats.events.status import QuotasStatus, QuotaStatus
     from iostats.harvest.events.reporting_servers import ReportingServer, ReportingServers
     from iostats.report.server_tables import ListedQuotas
 
     class QuotasAnswer(TypedDict):
-        """The answer to `quotas`; each quota with the time of its status."""
+        """The answer to `quotas`; each quota with the time of its reading."""
 
         file_systems: list[ListedQuotas]
         quotas: list[dict[str, object]]
@@ -75,13 +79,39 @@ def build_quota_rows(servers: ReportingServers, file_systems: Collection[str],
         for name, quotas in server.status.get("quotas", {}).items():
             if name in file_system_rows or (file_systems and name not in file_systems):
                 continue
-            file_system_rows[name] = {"file_system": name, "node": node, "time": server.made,
+            read_at = quotas["read_at"]
+            file_system_rows[name] = {"file_system": name, "node": node, "time": read_at,
                                       "count": quotas["count"], "listed": len(quotas["nearest"])}
-            rows += [(-quota["granted"] / (quota["hard"] or quota["soft"] or 1), quota, server.made)
+            rows += [(-quota["granted"] / (quota["hard"] or quota["soft"] or 1), quota, read_at)
                      for quota in quotas["nearest"] if may_see(quota["kind"], quota["id"])]
     rows.sort(key=itemgetter(0))
     return {"file_systems": [file_system_rows[name] for name in sorted(file_system_rows)],
             "quotas": [{**quota, "time": made} for _, quota, made in rows]}
+
+
+def find_newest_quotas(servers: ReportingServers, file_system: str) -> QuotasStatus | None:
+    """The quotas of a file system in the newest status with them; None where none has any."""
+    return next((quotas for _, server in _sort_newest_first(servers)
+                 for quotas in [server.status.get("quotas", {}).get(file_system)]
+                 if quotas is not None), None)
+
+
+def list_quota_ids(user: str) -> dict[tuple[str, int], str]:
+    """Return {(kind, id): name} of the quotas that a user may see: of the user, and of groups."""
+    try:
+        account = pwd.getpwnam(user)
+        groups = os.getgrouplist(user, account.pw_gid)
+    except KeyError:
+        return {}
+    return {(USER, account.pw_uid): user,
+            **{(GROUP, number): _find_group_name(number) for number in groups}}
+
+
+def _find_group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 def _sort_newest_first(servers: ReportingServers) -> list[tuple[str, ReportingServer]]:

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from typing import Annotated, Literal, Optional, Union
 
 import msgspec
+from msgspec.structs import replace
 
 from iostats.base.cooperative import run_to_end
 from iostats.base.job_id import LONGEST_NODE_NAME
@@ -137,13 +138,19 @@ class MetricsOfOne(msgspec.Struct, frozen=True):
     gained: _Numbers = {}
 
 
+class MetricsOfService(MetricsOfOne, frozen=True):
+    """Those of a service."""
+
+    policy: _Word = ""      # of its request scheduler (NRS); "" where it is not known
+
+
 class MetricsStatus(msgspec.Struct, frozen=True):
     """The metrics of a storage server."""
 
     # between the last two readings; 0 for only one
     seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     targets: Annotated[dict[TargetName, MetricsOfOne], msgspec.Meta(max_length=MOST_TARGETS)] = {}
-    services: Annotated[dict[_Word, MetricsOfOne], msgspec.Meta(max_length=1_000)] = {}
+    services: Annotated[dict[_Word, MetricsOfService], msgspec.Meta(max_length=1_000)] = {}
 
 
 class QuotaStatus(msgspec.Struct, frozen=True):
@@ -163,6 +170,7 @@ class QuotaStatus(msgspec.Struct, frozen=True):
 class QuotasStatus(msgspec.Struct, frozen=True):
     """The quotas of a file system."""
 
+    read_at: Seconds    # when they were read, s since 1970
     count: Count
     # those of them that are nearest to their limits
     nearest: Annotated[list[QuotaStatus], msgspec.Meta(max_length=1_000)] = []
@@ -242,6 +250,10 @@ def decode_events_in_steps(packed: PackedSweep,
     check_protocol(head.protocol, PROTOCOL)
     ahead_s = packed.clock_ahead_s if head.ahead_s is None else head.ahead_s
     head.made -= ahead_s
+    if head.status is not None and isinstance(head.status.quotas, dict):
+        head.status = replace(head.status, quotas={
+            name: replace(quotas, read_at=quotas.read_at - ahead_s)
+            for name, quotas in head.status.quotas.items()})
     for number, event in enumerate(head.events):
         if number and number % _IN_A_STEP == 0:
             yield

@@ -24,6 +24,7 @@ import msgspec
 from iostats.base.errors import WireError, sanitize
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME
 from iostats.base.named_tuple import NamedTuple
+from iostats.lustre.lnet import NODE_COUNTS, is_known
 from iostats.totals.report_shapes import KnownShape, ReportShapes, ShapeSums, are_possible, head
 from iostats.wire import protocol
 
@@ -136,6 +137,7 @@ class NodeReport(msgspec.Struct):
     events_unseen: _Why = ""
     idle: Annotated[dict[Name, ReportedIdle], msgspec.Meta(max_length=1000)] = {}
     cpus: Cpus = 0
+    lnet: Annotated[list[Gain], msgspec.Meta(max_length=len(NODE_COUNTS))] = []
 
 
 def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -> None:
@@ -152,6 +154,9 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
     if report.job != job or report.node != sender:
         raise WireError(protocol.REFUSED,
                         "the report is of another job or node than its header")
+    if report.lnet and not is_known(len(report.lnet)):
+        raise WireError(protocol.INVALID_PARAMS, f"expected {len(NODE_COUNTS)} numbers of LNet, or "
+                                                 f"the first {len(NODE_COUNTS) - 2}")
     # All at once first: they are nearly always known.
     deltas = () if isinstance(report.deltas, KnownShape) else report.deltas
     values_of_all: list[Mapping[str, float]] = [delta.values for delta in chain(deltas, *[

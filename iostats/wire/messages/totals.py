@@ -12,6 +12,7 @@ import msgspec
 
 from iostats.base.errors import WireError, sanitize
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME, is_node_name
+from iostats.lustre.lnet import NODE_COUNTS, is_known
 from iostats.totals.job_totals import Totals
 from iostats.totals.reported_events import MOST_KEPT
 from iostats.totals.time_bins import MOST_PLACES
@@ -217,9 +218,14 @@ class TotalsState(msgspec.Struct):
     phases: Annotated[dict[_Name, PhaseState], msgspec.Meta(max_length=1000)]
     user: Optional[tuple[_Node, _Name]]
     events: Optional[EventsState] = None
+    lnet: dict[_Node, _Values] = {}
 
     def __post_init__(self) -> None:
         _check_sums(self.node_ns)
+        for counts in self.lnet.values():
+            _check_sums(*counts.values())
+            if not is_known(len(counts)) or {*NODE_COUNTS[:len(counts)]} != {*counts}:
+                raise ValueError(f"expected LNet's {', '.join(NODE_COUNTS)}")
         if self.nodes.keys() != self.parts.keys() or self.nodes.keys() & self.without.keys():
             raise ValueError("expected each node in `nodes` and `parts`, or else in `without`")
         names = self.nodes.keys() | self.without.keys()
@@ -243,7 +249,7 @@ class TotalsParams(msgspec.Struct):
 
 def _list_other_nodes(state: TotalsState) -> set[str]:
     """The nodes that are named outside `nodes` and `without`."""
-    named = {*state.gaps, *state.refused_nodes, *state.shared, *(state.user or ())[:1]}
+    named = {*state.gaps, *state.refused_nodes, *state.shared, *state.lnet, *(state.user or ())[:1]}
     if state.events is not None:
         named.update([row.node for row in state.events.rows],
                      [event.node for event in state.events.dropped])
