@@ -68,7 +68,7 @@ class CommentEntry(NamedTuple):
     # where they are not known
     operations: Mapping[str, int] | None
     # (bytes read, RPCs, bytes written, RPCs), or None
-    network: tuple[int | None, int | None, int | None, int | None] | None
+    network: tuple[int | None, int, int | None, int] | None
     metadata: int | None                  # requests to all its MDTs, or None
     # sources with a lower bound, and "read_bytes", "write_bytes" where these alone of llite have
     # one; "" for one that has no letter

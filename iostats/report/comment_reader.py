@@ -21,7 +21,16 @@ from iostats.report.accounting_comment import (
 )
 from iostats.totals.bounds import LUSTRE, NUMBERS, UPPER_BOUNDS
 from iostats.totals.job_events import LOST, MAY_BE
-from iostats.totals.record import Record
+from iostats.totals.record import (
+    ApplicationIO,
+    Coverage,
+    FileSystemRecord,
+    MetadataRequests,
+    NetworkIO,
+    OperationRow,
+    Record,
+    RecordedJob,
+)
 from iostats.totals.record_part import SCHEMA
 
 if TYPE_CHECKING:
@@ -118,8 +127,16 @@ def _decode_entry(text: str) -> CommentEntry:
             operation = OTHERS if key[:1] == "+" else _decode_name(key)
             operations[operation] = operations.get(operation, 0) + _require_count(value)
     read, write, network = _decode_pair(fields[".r"]), _decode_pair(fields[".w"]), None
+    if (read[0] is None) != (write[0] is None):
+        raise ValueError(f"expected bytes read and written, or neither, got {fields['.r'][:20]!r} "
+                         f"and {fields['.w'][:20]!r}")
     if ".nr" in fields:
-        network = (*_decode_pair(fields[".nr"]), *_decode_pair(fields[".nw"]))
+        (read_bytes, read_rpcs), (write_bytes, write_rpcs) = (
+            _decode_pair(fields[".nr"]), _decode_pair(fields[".nw"]))
+        if read_rpcs is None or write_rpcs is None:
+            raise ValueError(f"expected bytes/RPCs, got {fields['.nr'][:20]!r} and "
+                             f"{fields['.nw'][:20]!r}")
+        network = (read_bytes, read_rpcs, write_bytes, write_rpcs)
     more = _require_count(name[1:]) if name[:1] == "+" else 0
     return CommentEntry("" if more else _decode_name(name), more, read, write,
                         None if read[0] is None else operations, network,
@@ -186,59 +203,50 @@ def make_record(decoded: DecodedComment, job: str | None = None) -> Record:
         fate = {"": "", LOST: ": data was lost", MAY_BE: ": data may be lost"}[decoded["data"]]
         notes.append(f"{count} {'event' if count == 1 else 'events'} during this job{fate}")
     incomplete = decoded["incomplete"]
-    return Record.of({
-        "schema": SCHEMA, "short": True,
-        "job": {"id": job or decoded["job"] or "-", "attempt": decoded["attempt"], "user": None,
-                "started": started, "ended": ended, "elapsed_s": elapsed_s, "command": ""},
-        "batch": None,
-        "harvest": None, "by_node": None, "imported": None,
-        "coverage": {"expected": decoded["expected"], "reported": decoded["reported"],
-                     "missing": {}, "missing_count": decoded["missing_count"],
-                     "complete": decoded["missing_count"] == 0
-                                 and decoded["expected"] is not None,
-                     "refused": {}, "shared": {}, "node_seconds": None, "cpus_of_node": None},
-        "file_systems": [_make_file_system(entry, incomplete) for entry in decoded["file_systems"]],
-        "phases": [], "nodes": {}, "lnet": None, "notes": notes, "events": None, "events_more": 0,
-        "quotas": None, "findings": None,
-    })
+    return Record(
+        schema=SCHEMA, short=True,
+        job=RecordedJob(
+            id=job or decoded["job"] or "-", attempt=decoded["attempt"], user=None, started=started,
+            ended=ended, elapsed_s=elapsed_s, command=""),
+        batch=None, harvest=None, by_node=None, imported=None,
+        coverage=Coverage(
+            expected=decoded["expected"], reported=decoded["reported"], missing={},
+            missing_count=decoded["missing_count"],
+            complete=decoded["missing_count"] == 0 and decoded["expected"] is not None,
+            refused={}, shared={}, node_seconds=None, cpus_of_node=None),
+        file_systems=[_make_file_system(entry, incomplete) for entry in decoded["file_systems"]],
+        phases=[], nodes={}, lnet=None, notes=notes, events=None, events_more=0, quotas=None,
+        findings=None, main_cause=None)
 
 
-def _make_file_system(entry: CommentEntry, incomplete: bool) -> dict[str, object]:
+def _make_file_system(entry: CommentEntry, incomplete: bool) -> FileSystemRecord:
     application = network = None
     low = {source or "another" for source in entry.low if source not in BOUND_LETTERS}
     too_low: Sequence[str] = ()
-    if entry.read[0] is not None:
+    if entry.read[0] is not None and entry.write[0] is not None:
         too_low = (NUMBERS if incomplete or "llite" in low else
                    sorted(BOUND_LETTERS.keys() & set(entry.low)))
-        application = {
-            "read_bytes": entry.read[0], "write_bytes": entry.write[0],
-            "read_calls": entry.read[1], "write_calls": entry.write[1],
-            "lower_bound": bool(too_low)}
+        application = ApplicationIO(
+            read_bytes=entry.read[0], write_bytes=entry.write[0], read_calls=entry.read[1],
+            write_calls=entry.write[1], lower_bound=bool(too_low))
     if entry.network is not None:
         layer = {"osc", "mdc"} | ({"rpc_stats"} if entry.network[0] is None else set())
-        network = {
-            "read_bytes": entry.network[0], "write_bytes": entry.network[2],
-            "read_rpcs": entry.network[1], "write_rpcs": entry.network[3],
-            "lower_bound": incomplete or not low.isdisjoint(layer)}
+        network = NetworkIO(
+            read_bytes=entry.network[0], write_bytes=entry.network[2],
+            read_rpcs=entry.network[1], write_rpcs=entry.network[3],
+            lower_bound=incomplete or not low.isdisjoint(layer))
     name = f"({entry.more} more)" if entry.more else entry.name
-    return {
-        "name": name, "label": name, "kind": LUSTRE, "mounts": [], "application": application,
-        "network": network,
-        "operations": None if entry.operations is None else {
-            name: {"count": count, "seconds": None, "stddev_s": None}
+    return FileSystemRecord(
+        name=name, label=name, kind=LUSTRE, mounts=[], application=application, network=network,
+        operations=None if entry.operations is None else {
+            name: OperationRow(count=count, seconds=None, stddev_s=None)
             for name, count in entry.operations.items()},
-        "calls": None, "other": None,
-        "metadata": {} if entry.metadata is None else {"all MDTs": {
-            "operations": {}, "requests": entry.metadata, "per_second_per_node": None,
-            "peak": None}},
-        "balance": None, "request_pages": None, "unproved": [], "sources": {},
-        "cached_read_bytes": None,
-        "dirty_bytes": None, "series": None, "idle": None, "targets": {}, "per_node": {},
-        "slow_nodes": [],
-        "lower_bound": bool(incomplete or low or too_low), "too_low": list(too_low),
-        "too_high": [*sorted(entry.high), *(name for name in UPPER_BOUNDS
-                                            if (entry.operations or {}).get(name))],
-        "write_bytes_max": None,
-        "incomplete": incomplete, "low": sorted(low),
-        "notes": [],
-    }
+        calls=None, other=None,
+        metadata={} if entry.metadata is None else {"all MDTs": MetadataRequests(
+            operations={}, requests=entry.metadata, per_second_per_node=None, peak=None)},
+        balance=None, request_pages=None, unproved=[], sources={}, cached_read_bytes=None,
+        dirty_bytes=None, series=None, idle=None, targets={}, per_node={}, slow_nodes=[],
+        lower_bound=bool(incomplete or low or too_low), too_low=list(too_low),
+        too_high=[*sorted(entry.high), *(name for name in UPPER_BOUNDS
+                                         if (entry.operations or {}).get(name))],
+        write_bytes_max=None, incomplete=incomplete, low=sorted(low), notes=[])

@@ -46,7 +46,8 @@ def _signed(text):
 @pytest.mark.parametrize("old, new", [
     ("n=3/4", "n=3"), ("n=3/4", "n=-/4"), ("a=0", "a=zero"), ("a=0", "a=" + "9" * 5000),
     ("t=1795225000.123", "t=nan"), ("t=1795225000.123", "t=1e999"), ("m=1", "q=1"),
-    (".r=4096/4", ".r="), (".r=4096/4", ".q=5"), ("open=23", "open=-"), ("open=23", "open"),
+    (".r=4096/4", ".r="), (".r=4096/4", ".q=5"), (".r=4096/4", ".r=-/4"),
+    (".w=37/0", ".w=-"), ("open=23", "open=-"), ("open=23", "open"),
     ("open=23", "%zz=23"), ("open=23", "%ff=23"), ("open=23", "%-1=23"), (":scratch", ":+x"),
 ], ids=lambda text: text[:20])
 def test_a_line_of_another_form_is_none_though_its_checksum_is_right(old, new):
