@@ -21,11 +21,6 @@ else:
 
         __slots__ = ()
 
-        def __new__(cls, *values, **named):
-            if named or len(values) != len(cls._fields):
-                values = cls._complete(values, named)
-            return tuple.__new__(cls, values)
-
         @classmethod
         def _complete(cls, values, named):
             members = dict(zip(cls._fields, values))
@@ -61,6 +56,15 @@ else:
         def __getnewargs__(self):
             return tuple(self)
 
+    def _make_constructor(count):
+        new = tuple.__new__
+
+        def __new__(cls, *values, **named):
+            if named or len(values) != count:
+                values = cls._complete(values, named)
+            return new(cls, values)
+        return __new__
+
     class _NamedTupleMeta(type):
         """Makes a class of the annotated fields, with their defaults, methods and docstring."""
 
@@ -72,7 +76,8 @@ else:
             members = {key: value for key, value in namespace.items() if key not in _NO_MEMBERS}
             members.update((field, _tuplegetter(place, "")) for place, field in enumerate(fields))
             return type(name, (_Record,), {
-                **members, "__slots__": (), "_fields": fields, "__match_args__": fields,
+                "__new__": _make_constructor(len(fields)), **members,
+                "__slots__": (), "_fields": fields, "__match_args__": fields,
                 "_field_defaults": defaults})
 
     class NamedTuple(metaclass=_NamedTupleMeta):

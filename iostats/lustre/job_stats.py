@@ -305,8 +305,11 @@ def _is_header(text: bytes) -> bool:
 
 def _parse_quoted_id(head: re.Match[bytes], kernel_quotes: bool | None) -> str:
     """Parse an id; quotes and escapes are removed if the kernel added them."""
-    raw = _unquote(head[1]) if kernel_quotes or _has_quoting_time(head) else None
-    return _as_text(head[1] if raw is None else raw)
+    raw = head[1]
+    if raw.startswith(b'"') and (kernel_quotes or _has_quoting_time(head)):
+        unquoted = _unquote(raw)
+        raw = raw if unquoted is None else unquoted
+    return _as_text(raw)
 
 
 def _has_quoting_time(head: re.Match[bytes]) -> bool:
