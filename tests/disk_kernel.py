@@ -124,6 +124,10 @@ class Node:
             for disk in device.below if device.through != "loop" else ():
                 (self.root / "sys/devices" / device.directory / "slaves" / disk.name).symlink_to(
                     self.root / "sys/devices" / disk.directory)
+            if device.through == "lvm":
+                uuid = self.root / "sys/devices" / device.directory / "dm/uuid"
+                uuid.parent.mkdir()
+                uuid.write_text(f"LVM-{device.name}\n")
         # Another directory for each cgroup, so that the inode number is another one.
         real = self.root / "cgroups" / str(self.cgroups[JOB])
         real.mkdir(parents=True, exist_ok=True)

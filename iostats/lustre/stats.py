@@ -72,6 +72,8 @@ class Reading(NamedTuple):
     # name -> what is wrong with its line; such a counter is not in `counters`, and is not 0. The
     # name "" is for a line without a readable name: it may be that of any absent counter.
     bad: dict[str, str] = {}
+    # block device -> (what it is, as its source says, and those that it is built of)
+    below: dict[str, tuple[str, ...]] = {}
 
 
 def is_plain_sum(metric: str) -> bool:

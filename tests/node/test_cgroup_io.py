@@ -112,6 +112,53 @@ def test_what_is_on_no_disk_is_left_out(tmp_path):
     assert {"dm-1_read_bytes": 23, "nvme0n1_read_bytes": 23} == found.values
 
 
+VOLUMES = {"dm-0": ("LVM-x", ["sda"]), "dm-1": ("LVM-y", ["dm-0"]), "dm-2": ("CRYPT-z", ["sda"]),
+           "dm-3": ("LVM-v", ["sda", "nvme0n1"])}
+
+
+@pytest.mark.parametrize("written, left, read_from", [
+    ({"dm-0": 37, "sda": 37, "nvme0n1": 41}, {"sda": 37, "nvme0n1": 41}, {}),
+    ({"dm-0": 37, "sda": 60}, {"sda": 60}, {}),
+    ({"dm-3": 37, "sda": 23, "nvme0n1": 14}, {"sda": 23, "nvme0n1": 14}, {}),
+    ({"dm-1": 37, "dm-0": 37, "sda": 37}, {"sda": 37}, {}),
+    ({"dm-1": 37, "dm-0": 23, "sda": 23}, {"dm-1": 37, "sda": 23}, {}),
+    ({"dm-2": 37, "sda": 37, "nvme0n1": 37}, {"dm-2": 37, "sda": 37, "nvme0n1": 37},
+     {"dm-2": 43, "sda": 43}),
+], ids=["LVM beside a plain disk", "a plain partition of its disk", "striped over two disks",
+        "a thin volume", "a cache in between", "LUKS"])
+def test_a_volume_of_which_the_disks_have_all_is_left_out(tmp_path, written, left, read_from):
+    """
+    Of LUKS they have no write, and all that was read; of volumes on volumes they have all where the
+    bytes are equal.
+    """
+    devices = tmp_path / "sys/devices"
+    places = {"sda": "pci0000:00/ata1/block/sda", "nvme0n1": "pci0000:00/nvme/block/nvme0n1",
+              **{name: f"virtual/block/{name}" for name in VOLUMES}}
+    (devices / places["sda"] / "sda2").mkdir(parents=True)
+    (devices / places["sda"] / "sda2/partition").write_text("2\n")
+    (tmp_path / "sys/dev/block").mkdir(parents=True)
+    numbers = {}
+    for minor, (name, place) in enumerate(places.items()):
+        (devices / place / "slaves").mkdir(parents=True, exist_ok=True)
+        numbers[name] = f"253:{minor}"
+        (tmp_path / "sys/dev/block" / numbers[name]).symlink_to(devices / place)
+    for name, (uuid, below) in VOLUMES.items():
+        (devices / places[name] / "dm").mkdir()
+        (devices / places[name] / "dm/uuid").write_text(f"{uuid}\n")
+        for disk in below:
+            real = f"{places[disk]}/sda2" if disk == "sda" else places[disk]
+            (devices / places[name] / "slaves" / real.rpartition("/")[2]).symlink_to(devices / real)
+    [found] = gained(node(tmp_path, STEP, ""), node(tmp_path, STEP, "".join(
+        f"{numbers[name]} rbytes={read_from.get(name, 0)} wbytes={size} rios=0 wios=5\n"
+        for name, size in written.items())))
+    assert {f"{name}_write_bytes": size for name, size in left.items()} == {
+        metric: gain for metric, gain in found.values.items() if metric.endswith("write_bytes")}
+    assert {f"{name}_read_bytes" for name in read_from if not name.startswith("dm")} == {
+        metric for metric in found.values if metric.endswith("read_bytes")}
+    assert {f"{name}_writes" for name in left} == {
+        metric for metric in found.values if metric.endswith("_writes")}
+
+
 @pytest.mark.parametrize("path", [
     "system.slice/slurmd.service", "user.slice/user-1000.slice/session-3.scope", ""],
     ids=["a prolog", "a login", "the root"])

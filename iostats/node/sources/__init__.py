@@ -19,7 +19,8 @@ and, if its files are counters,
                                file is torn
     split(name)                (file system, target or "", instance) of a file's name, or None
     is_sent(metric)            False for metrics that no report shows; may be absent: all are sent
-    corrected(values)          the gains as they are to be counted; may be absent
+    corrected(values, reading) the gains as they are to be counted, by the last Reading; may be
+                               absent
     BY_TARGET                  False where no report shows its targets: the node adds them up; may
                                be absent
     ONLY_IF_USED               True: a node may have none, or hundreds: the doctor needs none, and

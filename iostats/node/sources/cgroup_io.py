@@ -8,6 +8,10 @@ cache served and what is still to be written.  The kernel has it where the io co
 the job: with Slurm by EnableExtraControllers=io in cgroup.conf.  A prolog is in no job's cgroup, so
 only `start` and `stop` in a job, and `iostats run`, have it.
 
+A logical volume (LVM) on disks passes each request on, in the job's name, so its disks have all of
+it, and it is not counted.  Neither is a volume on volumes, nor what RAID and LUKS read, where those
+below have the same number: LUKS and RAID write as the kernel, and other bytes than the job.
+
 A disk without I/O has no line, or only its number, with or without an end of line; an I/O policy
 adds words of its own.  `(unknown)` is a path of an NVMe disk with several, whose I/O the disk has
 as well.  Every user may read it.
@@ -37,6 +41,8 @@ READ_AT = ("start", "mark", "stop")
 CALLS_SUFFIX = "_calls"
 ONLY_IF_USED = True
 _TOPS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")      # the second beside v1
+_BUILT = "/virtual/block/"              # what is no disk is there
+_LVM, _OF_LVM, _ON = "LVM-", "lvm", "on"    # of dm/uuid; in a line of what a device is built of
 _METRICS = {"rbytes": "read_bytes", "wbytes": "write_bytes", "rios": "reads", "wios": "writes"}
 
 
@@ -67,40 +73,58 @@ def read(root: str, config: Config) -> list[File]:
 def _name_disks(root: str, text: str) -> str:
     """
     The words of io.stat, one device in a line, named nvme0n1 instead of 259:0; without devices that
-    are on no disk.
+    are on no disk.  What is built of others has a line more: `dm-0 lvm sda`, `md0 on sda sdb`.
     """
-    lines, device = [""], ""
+    lines, device, built = [""], "", []
     for word in text.split():
         if "=" in word:
             lines[-1] += f" {word}" if device else ""
             continue
         directory = os.path.realpath(os.path.join(root, "sys/dev/block", word))
-        device = os.path.basename(directory) if ":" in word and _is_on_disk(directory) else ""
+        device = os.path.basename(directory) if ":" in word and is_on_disk(directory) else ""
         lines.append(device)
-    return "\n".join(filter(None, lines)) + "\n"
+        below = _list_below(directory) if device and _BUILT in directory else []
+        if below:
+            is_volume = read_if_readable(f"{directory}/dm/uuid").startswith(_LVM)
+            built.append(" ".join((device, _OF_LVM if is_volume else _ON, *below)))
+    return "\n".join(filter(None, [*lines, *built])) + "\n"
 
 
-def _is_on_disk(directory: str) -> bool:
+def _list_below(directory: str) -> list[str]:
+    """The devices that a device is built of; of a partition its disk."""
+    try:
+        names = sorted(os.listdir(f"{directory}/slaves"))
+    except OSError:
+        return []
+    below = (os.path.realpath(f"{directory}/slaves/{name}") for name in names)
+    return [os.path.basename(os.path.dirname(path) if os.path.exists(f"{path}/partition") else path)
+            for path in below]
+
+
+def is_on_disk(directory: str) -> bool:
     """
     Whether a device, by its directory in /sys, is a disk or built of some (LVM, LUKS, RAID).  Not a
     loop, which reads a file on any file system, nor memory (zram), nor a device of Ceph.
     """
-    if "/virtual/block/" not in directory:
+    if _BUILT not in directory:
         return "/devices/rbd/" not in directory
     for device in (directory, os.path.dirname(directory)):          # of a partition: its device
         try:
             below = os.listdir(f"{device}/slaves")
         except OSError:
             continue
-        return any(_is_on_disk(os.path.realpath(f"{device}/slaves/{name}")) for name in below)
+        return any(is_on_disk(os.path.realpath(f"{device}/slaves/{name}")) for name in below)
     return False
 
 
 def parse(text: str, origin: str = NAME) -> Reading:
     """The Reading of one cgroup: {DISK_read_bytes, ..., DISK_writes}."""
     counters, inode = {}, text.partition("\n")[0].partition(" ")[2]
+    below = {}
     for lineno, line in enumerate(text.split("\n"), 1):
         disk, *words = line.split() or [""]
+        if words[:1] in ([_ON], [_OF_LVM]):
+            below[disk] = tuple(words)
         for name, _, number in (word.partition("=") for word in words):
             if name not in _METRICS:
                 continue
@@ -108,7 +132,23 @@ def parse(text: str, origin: str = NAME) -> Reading:
                     and int(number) < 2**63):
                 raise StatsSyntaxError(origin, lineno, line, f"{name}= and a number below 2**63")
             counters[f"{disk}_{_METRICS[name]}"] = Counter(int(number), "reqs")
-    return Reading(counters, 0, int(inode) if inode.isdigit() else None)
+    return Reading(counters, 0, int(inode) if inode.isdigit() else None, below=below)
+
+
+def corrected(values: dict[str, int], reading: Reading) -> dict[str, int]:
+    """The gains without those of devices of which the disks have all."""
+    from iostats.totals.disk_values import is_whole_disk  # a start needs none of it
+    passed: set[str] = set()
+    for what, *below in set(reading.below.values()):
+        same = [name for name, (_, *parts) in reading.below.items() if parts == below]
+        for direction in ("read", "write"):
+            of_built, of_parts = (sum(values.get(f"{name}_{direction}_bytes", 0)
+                                      for name in names) for names in (same, below))
+            if (what == _OF_LVM and all(map(is_whole_disk, below))) or (of_built == of_parts and (
+                    what == _OF_LVM or direction == "read")):
+                passed.update(f"{name}_{direction}{unit}" for name in same
+                              if reading.below[name][0] == what for unit in ("_bytes", "s"))
+    return {metric: gain for metric, gain in values.items() if metric not in passed}
 
 
 def split(name: str) -> tuple[str, str, str] | None:

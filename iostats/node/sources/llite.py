@@ -47,7 +47,7 @@ def parse(text: str, origin: str = "stats") -> Reading:
     return reading
 
 
-def corrected(values: dict[str, int]) -> dict[str, int]:
+def corrected(values: dict[str, int], reading: Reading) -> dict[str, int]:
     """The gains of a mount, with calls counted once, and bounds for missing bytes."""
     from iostats.totals import bounds  # a start needs none of it
     return bounds.correct_values(values, PAGE_BYTES)
