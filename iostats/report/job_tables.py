@@ -48,13 +48,15 @@ from iostats.report.why.cause import (
     make_headline_form,
 )
 from iostats.report.why.causes import judge_record
-from iostats.totals import disk_values, nfs_values
+from iostats.totals import disk_values
 from iostats.totals.bounds import (
+    LUSTRE,
     get_mark,
     mark,
     mark_metadata,
     mark_operation,
 )
+from iostats.totals.other_values import CEPH
 from iostats.totals.record import PhaseFileSystem, Record
 
 if TYPE_CHECKING:
@@ -276,7 +278,7 @@ def _make_node_parts(record: Record, shown: list[FileSystemRecord],
              *([f"No I/O on: {', '.join(fs.label for fs in idle)}"] if idle else []), *advised]
     if long and not is_markdown:
         parts += one_screen.format_lines(of_lustre, record, units, screen)
-    parts += _make_source_table(shown, units, below, long)
+    parts += _make_source_table(shown, config, below, long)
     unread = [fs for fs in shown if fs.operations is None
               and any(server.requests for server in fs.metadata.values())]
     if is_markdown if long else unread:
@@ -292,19 +294,24 @@ def _make_node_parts(record: Record, shown: list[FileSystemRecord],
 
 def _is_lustre(fs: FileSystemRecord) -> bool:
     """False for a file system with counters of a site's own source only."""
-    return not fs.sources or any(fs[layer] for layer in (
+    return not fs.sources or fs.kind == CEPH or any(fs[layer] for layer in (
         "application", "network", "operations", "metadata"))
 
 
-def _make_source_table(shown: list[FileSystemRecord], units: str, screen: Screen,
+def _make_source_table(shown: list[FileSystemRecord], config: Config, screen: Screen,
                        long: bool) -> list[str]:
-    """Make the table of counters that no other table has; with their times if `long`."""
+    """
+    Make the table of counters that no other table has; with their times, and those of whole nodes,
+    if `long`.
+    """
+    units, least = config.report.units, config.findings.from_bytes
     rows = [(fs.label, sources.get_title(source), format_metric_name(metric),
              get_mark(counted.lower_bound, sources.is_upper_bound(source, metric))
              + format_amount(metric, value, units))
             for fs in shown for source, counted in fs.sources.items()
             for metric, value in counted.totals.items()
-            if long or not (metric.endswith("_us") or sources.is_upper_bound(source))]
+            if long or not (metric.endswith("_us") or (sources.is_upper_bound(source) and not (
+                source == disk_values.TMPDIR and disk_values.has_tmpdir_io(fs, least))))]
     return ["Other counters:",
             format_table((FILE_SYSTEM, "Counter", "Metric", "Total"), rows, screen,
                          ("left", "left", "left", "right"))] if rows else []
@@ -313,7 +320,7 @@ def _make_source_table(shown: list[FileSystemRecord], units: str, screen: Screen
 def _make_operation_table(shown: list[FileSystemRecord], config: Config,
                           screen: Screen) -> list[str]:
     columns = config.report.columns
-    shown = [fs for fs in shown if fs.kind not in nfs_values.BYTES_ALONE]
+    shown = [fs for fs in shown if fs.kind == LUSTRE or fs.operations]
     if not columns:
         # Every operation that happened, in the order of OPERATIONS.
         place = {name: number for number, name in enumerate(OPERATIONS)}
@@ -332,8 +339,8 @@ def _format_operation(fs: FileSystemRecord, name: str, operations: Container[str
     if fs.operations is None:
         return "-"
     row = fs.operations.get(name)
-    if row is None and (OTHERS in fs.operations or name not in operations):
-        return "-"                        # it may be in OTHERS; or it is not an operation
+    if row is None and (OTHERS in fs.operations or name not in operations or fs.kind != LUSTRE):
+        return "-"      # it may be in OTHERS; it is no operation; or GPFS does not count it
     return f"{mark_operation(fs, name)}{format_count(row.count if row else 0)}"
 
 

@@ -10,7 +10,7 @@ from iostats.report.findings import noise_floor
 from iostats.report.job_numbers import list_bounds
 from iostats.report.network_bytes import explain_network_bytes
 from iostats.report.text_table import select_file_systems
-from iostats.totals import disk_values, nfs_values
+from iostats.totals import disk_values, other_values
 
 if TYPE_CHECKING:
 
@@ -64,10 +64,11 @@ def split_by_activity(record: Record, config: Config, has_node_disks: bool = Tru
     them.  All are in the tables where site.cfg names them, or where nothing was done on any.
 
     `has_node_disks`: with local disks of which only the whole node's numbers are known, on which
-    something always is done.
+    something always is done; in any case where the disk of $TMPDIR moved much.
     """
     shown = [fs for fs in select_file_systems(record, config)
-             if has_node_disks or fs.kind != disk_values.OF_NODES]
+             if has_node_disks or fs.kind != disk_values.OF_NODES
+             or disk_values.has_tmpdir_io(fs, config.findings.from_bytes)]
     at_servers = {fs.name for fs in (record.harvest.file_systems if record.harvest else ())}
     idle = [] if config.report.file_systems else [
         fs for fs in shown if fs.name not in at_servers and _is_idle(fs)]
@@ -88,7 +89,7 @@ def find_busy_by_node(record: Record, config: Config, names: set[str]) -> list[N
 def _is_idle(fs: FileSystemRecord) -> bool:
     """True if it is certain that no I/O was done there, and no note mentions it."""
     return (fs.application is not None
-            and (fs.operations is not None or fs.kind in nfs_values.BYTES_ALONE)
+            and (fs.operations is not None or fs.kind == other_values.NFS)
             and not fs.notes and not fs.dirty_bytes
             and not any(fs.application.values()) and not any((fs.network or {}).values())
             and fs.application.read_bytes is not None

@@ -2,7 +2,8 @@
 What the sources of local disks have counted (node/sources/), in a job's record.
 
 `cgroup_io` is of the job's own cgroup; `diskstats` is of the whole node, and so an upper bound of
-what the job did.  Their metrics begin with the disk: nvme0n1_read_bytes, nvme0n1_busy_us.
+what the job did.  Their metrics begin with the disk: nvme0n1_read_bytes, nvme0n1_busy_us.  `tmpdir`
+is of the device below $TMPDIR alone, for all processes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from iostats.totals.record import FileSystemRecord, SourceTotals
 
 LOCAL_DISKS = "local disks"             # the name of all of them, as of a file system
-OF_JOB, OF_NODES = "cgroup_io", "diskstats"
+OF_JOB, OF_NODES, TMPDIR = "cgroup_io", "diskstats", "tmpdir"
 is_whole_disk = re.compile(r"(sd|hd|vd|xvd|dasd)[a-z]+|nvme\d+n\d+|(mmcblk|pmem)\d+").fullmatch
 
 
@@ -27,16 +28,15 @@ def _add_up(counted: SourceTotals, metric: str) -> tuple[int, bool]:
     """
     Return (a metric of all disks together, whether it may be too low).
 
-    What is built of disks (LVM, LUKS, RAID) counts the same I/O as these, so it is not added: of a
-    logical volume the disk has all.  But LUKS and RAID 5 write to disks as the kernel, and not as
-    the job; so where the two sums differ, some of the job's I/O may be missing in that of the
-    disks.
+    What is built of disks (LUKS, RAID) counts the same I/O as these, so it is not added.  But LUKS
+    and RAID 5 write to disks as the kernel, and not as the job: of those, some may be missing at
+    the disks.  Logical volumes, of which disks have all, are left out by the node.
 
     >>> from iostats.totals.record import SourceTotals
     >>> counted = SourceTotals(lower_bound=False, totals={
-    ...     "sda_reads": 23, "dm-0_reads": 23, "sdb_writes": 37, "dm-0_writes": 41})
+    ...     "sda_reads": 23, "sdb_reads": 37, "sdb_writes": 37, "dm-0_writes": 41})
     >>> _add_up(counted, "reads"), _add_up(counted, "writes")
-    ((23, False), (41, True))
+    ((60, False), (41, True))
     """
     of_disks, built = 0, []
     for name, value in counted.totals.items():
@@ -45,7 +45,7 @@ def _add_up(counted: SourceTotals, metric: str) -> tuple[int, bool]:
                 of_disks += value
             elif value:
                 built.append(value)
-    return max(of_disks, *built, 0), bool(built) and sum(built) != of_disks
+    return max(of_disks, *built, 0), bool(built)
 
 
 def find_disks(fs: FileSystemRecord) -> tuple[SourceTotals | None, bool]:
@@ -66,3 +66,13 @@ def measure_disks(fs: FileSystemRecord, metric: str) -> tuple[int, bool, bool] |
         return None
     amount, is_low = _add_up(counted, metric)
     return amount, is_low or fs.lower_bound, is_high
+
+
+def has_tmpdir_io(fs: FileSystemRecord, least_bytes: int) -> bool:
+    """
+    Whether the device below $TMPDIR moved so much, where the job's own I/O is unknown: less of it
+    is what any node does.
+    """
+    counted = fs.sources.get(TMPDIR)
+    return OF_JOB not in fs.sources and counted is not None and sum(
+        counted.totals.get(metric, 0) for metric in ("read_bytes", "write_bytes")) >= least_bytes

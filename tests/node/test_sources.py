@@ -118,14 +118,15 @@ def test_what_is_not_read_at_the_start_is_not_imported_by_a_start():
     """after_start/ is left alone then."""
     assert {"pcc"} == SOURCES.keys() - AT_START.keys()
     assert ["llite", "nfs"] == list(sources.read_at("watch"))
-    assert {"gpfs"} == SOURCES.keys() - sources.read_at("mark").keys()
+    assert {"gpfs", "tmpdir"} == SOURCES.keys() - sources.read_at("mark").keys()
     assert SOURCES == sources.read_at("stop")
 
 
 def test_the_directory_is_the_list_of_sources():
     """A file NAME.py is the source NAME; those that parse are counter files."""
     assert ["ceph", "cgroup_io", "diskstats", "gpfs", "llite", "md_stats", "mdc", "nfs", "osc",
-            "rpc_stats"] == [name for name, module in SOURCES.items() if hasattr(module, "parse")]
+            "rpc_stats", "tmpdir"] == [
+                name for name, module in SOURCES.items() if hasattr(module, "parse")]
     assert list(SOURCES) == sorted(SOURCES) and "uuid" in SOURCES
 
 
@@ -262,7 +263,7 @@ def test_the_chosen_file_systems_are_read_by_every_source(tmp_path, key, text, n
     """A second file system with nothing over the network would be a wrong number."""
     known = {name: module for name, module in sources.list_sources().items()
              # of no file system, or with names of their own
-             if name not in ("lnet", "ceph", "cgroup_io", "diskstats", "gpfs")}
+             if name not in ("lnet", "ceph", "cgroup_io", "diskstats", "gpfs", "tmpdir")}
     for path, line in (
             ("mountstats", "device {0} mounted on /{0} with fstype nfs statvers=1.1\n"),
             ("mountinfo", "194 21 0:{0} / /{0} rw - nfs {0} rw,vers=3\n")):

@@ -33,7 +33,8 @@ ONLY_IF_USED = UPPER_BOUND = True
 PATH = "proc/diskstats"
 _SECTOR_BYTES = 512                     # of this file, whatever the disk's own are
 _FIELDS = 8
-_IN_BOOT_NS = 1                         # of all readings: the counters begin with the boot
+IN_BOOT_NS = 1                          # of all readings: the counters begin with the boot
+EXPECTED = f"{_FIELDS} numbers below 2**54"
 
 
 def read(root: str, config: Config) -> list[File]:
@@ -52,17 +53,23 @@ def parse(text: str, origin: str = PATH) -> Reading:
         words = line.split()
         if len(words) < 3 or not is_whole_disk(words[2]):
             continue
-        disk, numbers = words[2], words[3:3 + _FIELDS]
-        if len(numbers) < _FIELDS or not are_digits(numbers) or max(map(int, numbers)) >= 2**54:
-            bad[disk] = (f"{origin}:{lineno}: expected {_FIELDS} numbers below 2**54, got "
-                         f"{line.strip()!r}")
+        disk, numbers = words[2], parse_numbers(words)
+        if numbers is None:
+            bad[disk] = f"{origin}:{lineno}: expected {EXPECTED}, got {line.strip()!r}"
             continue
-        reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms = map(int, numbers)
-        for metric, number in (("reads", reads), ("read_bytes", read_sectors * _SECTOR_BYTES),
-                               ("writes", writes), ("write_bytes", write_sectors * _SECTOR_BYTES),
-                               ("us", (read_ms + write_ms) * 1000)):
+        for metric, number in numbers.items():
             counters[f"{disk}_{metric}"] = Counter(number, "reqs")
-    return Reading(counters, 0, _IN_BOOT_NS, {}, bad)
+    return Reading(counters, 0, IN_BOOT_NS, {}, bad)
+
+
+def parse_numbers(words: list[str]) -> dict[str, int] | None:
+    """Return {read_bytes, write_bytes, reads, writes, us} of a line's words; None for another."""
+    words = words[3:3 + _FIELDS]
+    if len(words) < _FIELDS or not are_digits(words) or max(map(int, words)) >= 2**54:
+        return None
+    reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms = map(int, words)
+    return {"reads": reads, "read_bytes": read_sectors * _SECTOR_BYTES, "writes": writes,
+            "write_bytes": write_sectors * _SECTOR_BYTES, "us": (read_ms + write_ms) * 1000}
 
 
 def split(name: str) -> tuple[str, str, str] | None:

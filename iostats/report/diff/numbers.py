@@ -212,7 +212,7 @@ def _read_file_system(fs: Mapping[str, object],
             0 if is_low else share, 1 if is_low else share, SHARE)
     counters = _read_object(fs, "sources")
     for source, counted in counters.items():
-        if source == disk_values.OF_NODES and disk_values.OF_JOB in counters:
+        if disk_values.OF_JOB in counters and source in (disk_values.OF_NODES, disk_values.TMPDIR):
             continue                    # the job's own are there
         totals = _read_object(counted, "totals")
         is_low = isinstance(counted, dict) and bool(counted.get("lower_bound"))
