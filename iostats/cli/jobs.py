@@ -85,8 +85,8 @@ exit status:
                       "how they ended: FAILED, TIMEOUT, ... or F, TO, ...", "which")
     all_runs = flag("-D, --duplicates", "every run of a job that was requeued", "which")
     used = repeated("--fstype TYPES",
-                    "that used lustre, nfs, gpfs or disk (the nodes' local disks), with the bytes "
-                    "read from and written to these", "which")
+                    "that used lustre, nfs, gpfs, cephfs or disk (the nodes' local disks), with "
+                    "the bytes read from and written to these", "which")
     hit = flag("--events", "with events: something went wrong during the job", "which")
     lost = flag("--lost", "that lost data, or may have lost some, by an event", "which")
     format = repeated("-o, --format FIELDS",

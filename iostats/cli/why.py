@@ -33,9 +33,10 @@ from iostats.totals.record import Record
 class WhyOptions(Options, help="""\
 usage: iostats why [options] JOB
 
-Report where a job's time went: mostly not in Lustre; its own I/O pattern; a
-busy OST or MDT, and the job that loaded it; a fault; or that the cause is
-unknown, with the reason.  Each cause has its evidence and a confidence.
+Report where a job's time went: its own I/O pattern; a busy OST or MDT, and the
+job that loaded it; a fault; not in Lustre, or not in any file system that
+iostats can see; or that the cause is unknown, with the reason.  Each cause has
+its evidence and a confidence.
 
 Sources: the job's record, the load of its targets during the job (harvest),
 events, and other runs of the same name and user.  Other users'

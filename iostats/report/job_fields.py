@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Optional, TypedDict, Union
 
 from iostats.base.errors import UsageError
 from iostats.report.listing import Field, FieldTable
+from iostats.totals.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,15 +78,13 @@ FIELDS = (
     _make_program_field("Creates", "creates", "count", "files created"),
     _make_program_field("Operations", "operations", "count", "calls other than read and write"),
     Field("LowerBound", "lower_bound", "yes", "", "some of the five before may be too low"),
-    Field("TooLow", "too_low", "names", "", "which of them, and of the six of NFS, GPFS and disks"),
+    Field("TooLow", "too_low", "names", "", "which of them, and of those of other kinds below"),
     Field("TooHigh", "too_high", "names", "", "which of them may be too high (evictions)"),
-    Field("NFSReadBytes", "nfs_read_bytes", "bytes", "too_low", "read by programs from NFS"),
-    Field("NFSWriteBytes", "nfs_write_bytes", "bytes", "too_low", "written by programs to NFS"),
-    Field("DiskReadBytes", "disk_read_bytes", "bytes", "too_low",
-          "that local disks read; <=: for all processes of the nodes"),
-    Field("DiskWriteBytes", "disk_write_bytes", "bytes", "too_low", "that local disks wrote"),
-    Field("GPFSReadBytes", "gpfs_read_bytes", "bytes", "too_low", "read by programs from GPFS"),
-    Field("GPFSWriteBytes", "gpfs_write_bytes", "bytes", "too_low", "written by programs to GPFS"),
+    *(Field(name, f"{kind.name}_{metric}", "bytes", "too_low", f"{done} {kind.title}, "
+            f"{kind.counted}{note}")
+      for kind in KINDS for name, metric, done, note in (
+          (f"{kind.heading}ReadBytes", "read_bytes", "read from", kind.read_note),
+          (f"{kind.heading}WriteBytes", "write_bytes", "written to", ""))),
     Field("Source", "source", "text", "",
           "who counted these: nodes, (storage) servers; exports: by node"),
     Field("NetReadBytes", "net_read_bytes", "bytes", "net_lower_bound",
@@ -126,8 +125,8 @@ BY_NODE = ("read_bytes", "write_bytes", "operations")
 OF_PROGRAMS = ("read_bytes", "write_bytes", "opens", "creates", "operations")
 # The fields of a list of the jobs that used file systems of these kinds.
 OF_KIND = {"lustre": ("ReadBytes", "WriteBytes", "Opens", "Operations"),
-           "nfs": ("NFSReadBytes", "NFSWriteBytes"), "disk": ("DiskReadBytes", "DiskWriteBytes"),
-           "gpfs": ("GPFSReadBytes", "GPFSWriteBytes")}
+           **{kind.name: (f"{kind.heading}ReadBytes", f"{kind.heading}WriteBytes")
+              for kind in KINDS}}
 TYPES = tuple(OF_KIND)              # of file systems that a job may have used
 MOST_ROWS = 5_000                   # in one answer
 MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 accepts 999 values

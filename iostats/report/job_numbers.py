@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from iostats.base.named_tuple import NamedTuple
 from iostats.lustre.metrics import LOCAL_MD_STATS, count_all_operations
-from iostats.totals import nfs_values
 from iostats.totals.bounds import LUSTRE, mark, mark_layer, mark_ratio
+from iostats.totals.kinds import BY_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -80,8 +80,8 @@ def make_transfers(fs: FileSystemRecord) -> list[Transfer]:
     transfers = []
     for layer, calls in ((APPLICATION, "calls"), (NETWORK, "rpcs")):
         numbers = fs[layer]
-        if numbers is None and layer == NETWORK and fs.kind == nfs_values.GPFS:
-            continue                    # it counts none
+        if numbers is None and fs.kind != LUSTRE:
+            continue                    # it counts none, as GPFS over the network
         for direction in ("read", "write"):
             total, count = (numbers and numbers[f"{direction}_{unit}"] for unit in ("bytes", calls))
             of_bytes = of_calls = mark_layer(numbers)
@@ -121,7 +121,7 @@ def add_read_and_write(fs: FileSystemRecord) -> dict[str, OperationRow]:
 
 def name_metadata_server(fs: FileSystemRecord) -> str:
     """Return the name for the servers of metadata requests."""
-    return "MDT" if fs.kind == LUSTRE else "NFS server"
+    return BY_SOURCE[fs.kind].server if fs.kind in BY_SOURCE else "server"
 
 
 def find_most_frequent(metadata: MetadataRequests) -> list[tuple[str, int]]:

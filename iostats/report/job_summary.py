@@ -18,8 +18,7 @@ from iostats.report.accounting_comment import OTHERS
 from iostats.report.job_fields import BY_NODE, EXPORTS, NODES, OF_PROGRAMS, SERVERS
 from iostats.report.job_numbers import list_bounds
 from iostats.totals.bounds import list_too_low_numbers
-from iostats.totals.disk_values import measure_disks
-from iostats.totals.nfs_values import BYTES_ALONE
+from iostats.totals.kinds import BY_SOURCE, KINDS, measure_bytes
 from iostats.totals.record import Record
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ class Summary(NamedTuple):
     disk_write_bytes: int | None = None
     gpfs_read_bytes: int | None = None
     gpfs_write_bytes: int | None = None
+    cephfs_read_bytes: int | None = None
+    cephfs_write_bytes: int | None = None
 
 
 class FileSystemSummary(NamedTuple):
@@ -127,13 +128,15 @@ class TargetSummary(NamedTuple):
 
 
 # What is not Lustre's.
-NOT_LUSTRE = ("nfs_read_bytes", "nfs_write_bytes", "disk_read_bytes", "disk_write_bytes",
-              "gpfs_read_bytes", "gpfs_write_bytes")
+NOT_LUSTRE = tuple(f"{kind.name}_{metric}" for kind in KINDS
+                   for metric in ("read_bytes", "write_bytes"))
 # Bits of `lower_bound`: all of these may be too low, or one alone; one may be too high.
 _ALL_LOW, _ALONE, _HIGH = 1, {"read_bytes": 2, "write_bytes": 4}, {"write_bytes": 8}
 SOME_LOW = _ALL_LOW | sum(_ALONE.values())
-_BESIDE = dict(zip(NOT_LUSTRE, (16, 32, 64, 128, 4096, 8192)))
-_HIGH.update(zip(NOT_LUSTRE, (256, 512, 1024, 2048, 16384, 32768)))
+_BESIDE = dict(zip(NOT_LUSTRE, (1 << 4, 1 << 5, 1 << 6, 1 << 7, 1 << 12, 1 << 13,
+                                1 << 16, 1 << 17)))
+_HIGH.update(zip(NOT_LUSTRE, (1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 14, 1 << 15,
+                              1 << 18, 1 << 19)))
 # Number -> (its bits for "may be too low", for "too high"), of what is not Lustre's.
 BITS = {name: (_BESIDE[name], _HIGH[name]) for name in NOT_LUSTRE}
 
@@ -293,19 +296,18 @@ def _sum_nodes(file_systems: list[FileSystemRecord]) -> dict[str, Any]:
 
 
 def _sum_not_lustre(file_systems: list[FileSystemRecord]) -> dict[str, Any]:
-    """Add up the bytes of NFS, of GPFS and of local disks; `bits` has their marks."""
+    """Add up the bytes by kind of file systems, without Lustre; `bits` has their marks."""
     sums: dict[str, Any] = {}
     low: set[str] = set()
     high: set[str] = set()
     for fs in file_systems:
-        for metric in ("read_bytes", "write_bytes"):
-            known: tuple[int | None, bool, bool] | None = measure_disks(fs, metric)
-            name, (amount, is_low, is_high) = f"disk_{metric}", known or (None, False, False)
-            if fs.kind in BYTES_ALONE and fs.application:
-                name, amount = f"{fs.kind}_{metric}", fs.application[metric]
-                is_low, is_high = fs.lower_bound, metric in fs.too_high
-            if amount is None:
+        kind = BY_SOURCE.get(fs.kind)
+        for metric in ("read_bytes", "write_bytes") if kind in KINDS else ():
+            known = measure_bytes(fs, metric)
+            if known is None or kind is None:
                 continue
+            amount, is_low, is_high = known
+            name = f"{kind.name}_{metric}"
             sums[name] = min(sums.get(name, 0) + amount, _MOST)
             low.update({name} if is_low else ())
             high.update({name} if is_high else ())

@@ -14,8 +14,8 @@ from iostats.base.units import format_bytes
 from iostats.report.blocks import draw_table, is_number
 from iostats.report.job_numbers import get_bytes
 from iostats.report.screen import BLOCKS, GRID, MARKDOWN, PLAIN, Drawn
-from iostats.totals import disk_values
 from iostats.totals.bounds import get_mark, mark
+from iostats.totals.kinds import measure_bytes
 from iostats.totals.record import FileSystemRecord
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ def add_legend(parts: Sequence[str]) -> list[str]:
 
 
 def format_program_bytes(fs: FileSystemRecord | PhaseFileSystem, metric: str, units: str) -> str:
-    """The bytes that programs read or wrote; of local disks, what went from and to them."""
-    if fs.name == disk_values.LOCAL_DISKS and isinstance(fs, FileSystemRecord):
-        known = disk_values.measure_disks(fs, metric)
+    """The bytes that programs read or wrote, or what stands for them: of disks, or in requests."""
+    if isinstance(fs, FileSystemRecord):
+        known = measure_bytes(fs, metric)
         return "-" if known is None else get_mark(*known[1:]) + format_bytes(known[0], units)
     if fs.application is None:
         return "-"

@@ -1,6 +1,6 @@
 """
-What a finished job did on NFS, GPFS and local disks, for databases: storage servers count none of
-it, so it is known when the job's record is.
+What a finished job did on other file systems than Lustre, for databases: storage servers count none
+of it, so it is known when the job's record is.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from iostats.totals.disk_values import OF_JOB, measure_disks
-from iostats.totals.nfs_values import BYTES_ALONE, KIND
+from iostats.totals.disk_values import OF_NODES
+from iostats.totals.kinds import BY_SOURCE, KINDS, measure_bytes
+from iostats.totals.other_values import CEPH, NFS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 _MOST_JOBS = 10_000                     # whose record may be made again
 _OF_BOTH = ("read_bytes", "write_bytes")
-_OF_NFS = ("retransmissions", "timeouts")
+_OF_NFS, _OF_CEPH = ("retransmissions", "timeouts"), ("network_reads", "network_writes")
 
 
 class FileSystemPoint(NamedTuple):
     """One file system of a job."""
 
     fs: str
-    kind: str                   # "nfs", "gpfs" or "disk"
+    kind: str                   # totals.kinds.Kind.name
     amounts: dict[str, int]     # name -> number: of programs, or of the disks
     # some may be too low, too high
     is_low: bool
@@ -38,21 +39,23 @@ def list_points(record: Record) -> list[FileSystemPoint]:
 
 
 def _list_points(fs: FileSystemRecord) -> Iterator[FileSystemPoint]:
-    if fs.kind in BYTES_ALONE and fs.application:
-        amounts = {name: fs.application[name] or 0 for name in _OF_BOTH}
-        if fs.kind == KIND:
-            counted = fs.sources.get(KIND)
-            amounts["requests"] = sum(mdt.requests for mdt in fs.metadata.values()) + (
-                fs.network.read_rpcs + fs.network.write_rpcs if fs.network else 0)
-            amounts.update({name: counted.totals.get(name, 0) for name in _OF_NFS}
-                           if counted else {})
-        yield FileSystemPoint(fs.name, fs.kind, amounts, fs.lower_bound, bool(fs.too_high))
-    elif fs.kind == OF_JOB:
-        disks = {name: measure_disks(fs, name) or (0, True, True) for name in _OF_BOTH}
-        yield FileSystemPoint(fs.name, "disk", {
-            name: amount for name, (amount, *_) in disks.items()},
-            any(is_low for _, is_low, _ in disks.values()),
-            any(is_high for *_, is_high in disks.values()))
+    kind, moved = BY_SOURCE.get(fs.kind), [measure_bytes(fs, name) for name in _OF_BOTH]
+    if kind is None or kind not in KINDS or fs.kind == OF_NODES:
+        return
+    known = [one for one in moved if one is not None]
+    if len(known) < len(_OF_BOTH):
+        return
+    amounts = {name: amount for name, (amount, *_) in zip(_OF_BOTH, known)}
+    counted = fs.sources.get(fs.kind)
+    requests = sum(server.requests for server in fs.metadata.values())
+    if fs.kind == NFS:
+        amounts["requests"] = requests + (
+            fs.network.read_rpcs + fs.network.write_rpcs if fs.network else 0)
+        amounts.update({name: counted.totals.get(name, 0) for name in _OF_NFS} if counted else {})
+    elif fs.kind == CEPH and counted:
+        amounts["requests"] = requests + sum(counted.totals.get(name, 0) for name in _OF_CEPH)
+    yield FileSystemPoint(fs.name, kind.name, amounts, any(is_low for _, is_low, _ in known),
+                          any(is_high for *_, is_high in known))
 
 
 class FinishedJobs:

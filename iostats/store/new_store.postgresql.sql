@@ -324,6 +324,8 @@ CREATE TABLE summaries (
     disk_write_bytes BIGINT,
     gpfs_read_bytes BIGINT,
     gpfs_write_bytes BIGINT,
+    cephfs_read_bytes BIGINT,
+    cephfs_write_bytes BIGINT,
     PRIMARY KEY (cluster, job, attempt)
 );
 CREATE INDEX summaries_began ON summaries (began, "over");
@@ -410,7 +412,13 @@ CREATE VIEW site_jobs AS SELECT
     (lower_bound & 16384) != 0 AS gpfs_read_bytes_too_high,
     gpfs_write_bytes AS gpfs_write_bytes,
     (lower_bound & 8192) != 0 AS gpfs_write_bytes_too_low,
-    (lower_bound & 32768) != 0 AS gpfs_write_bytes_too_high
+    (lower_bound & 32768) != 0 AS gpfs_write_bytes_too_high,
+    cephfs_read_bytes AS cephfs_read_bytes,
+    (lower_bound & 65536) != 0 AS cephfs_read_bytes_too_low,
+    (lower_bound & 262144) != 0 AS cephfs_read_bytes_too_high,
+    cephfs_write_bytes AS cephfs_write_bytes,
+    (lower_bound & 131072) != 0 AS cephfs_write_bytes_too_low,
+    (lower_bound & 524288) != 0 AS cephfs_write_bytes_too_high
 FROM summaries AS run;
 COMMENT ON VIEW site_jobs IS 'one row for each run of a job that has a record';
 COMMENT ON COLUMN site_jobs.cluster IS 'the cluster of the batch system';
@@ -456,24 +464,30 @@ COMMENT ON COLUMN site_jobs.by_node_write_bytes_max IS 'the most that its nodes 
 COMMENT ON COLUMN site_jobs.events IS 'warnings and worse while it ran; NULL where nothing looked for them';
 COMMENT ON COLUMN site_jobs.data_lost IS 'lost, or may be lost, by an event';
 COMMENT ON COLUMN site_jobs.is_final IS 'false while the storage servers may still count more';
-COMMENT ON COLUMN site_jobs.nfs_read_bytes IS 'bytes read, by programs, NFS';
+COMMENT ON COLUMN site_jobs.nfs_read_bytes IS 'bytes read, NFS, by programs';
 COMMENT ON COLUMN site_jobs.nfs_read_bytes_too_low IS 'it may be too low';
 COMMENT ON COLUMN site_jobs.nfs_read_bytes_too_high IS 'it may be too high';
-COMMENT ON COLUMN site_jobs.nfs_write_bytes IS 'bytes written, by programs, NFS';
+COMMENT ON COLUMN site_jobs.nfs_write_bytes IS 'bytes written, NFS, by programs';
 COMMENT ON COLUMN site_jobs.nfs_write_bytes_too_low IS 'it may be too low';
 COMMENT ON COLUMN site_jobs.nfs_write_bytes_too_high IS 'it may be too high';
-COMMENT ON COLUMN site_jobs.disk_read_bytes IS 'bytes read, local disks';
+COMMENT ON COLUMN site_jobs.disk_read_bytes IS 'bytes read, local disks, at the disks';
 COMMENT ON COLUMN site_jobs.disk_read_bytes_too_low IS 'it may be too low';
 COMMENT ON COLUMN site_jobs.disk_read_bytes_too_high IS 'it may be too high';
-COMMENT ON COLUMN site_jobs.disk_write_bytes IS 'bytes written, local disks';
+COMMENT ON COLUMN site_jobs.disk_write_bytes IS 'bytes written, local disks, at the disks';
 COMMENT ON COLUMN site_jobs.disk_write_bytes_too_low IS 'it may be too low';
 COMMENT ON COLUMN site_jobs.disk_write_bytes_too_high IS 'it may be too high';
-COMMENT ON COLUMN site_jobs.gpfs_read_bytes IS 'bytes read, by programs, GPFS';
+COMMENT ON COLUMN site_jobs.gpfs_read_bytes IS 'bytes read, GPFS, by programs';
 COMMENT ON COLUMN site_jobs.gpfs_read_bytes_too_low IS 'it may be too low';
 COMMENT ON COLUMN site_jobs.gpfs_read_bytes_too_high IS 'it may be too high';
-COMMENT ON COLUMN site_jobs.gpfs_write_bytes IS 'bytes written, by programs, GPFS';
+COMMENT ON COLUMN site_jobs.gpfs_write_bytes IS 'bytes written, GPFS, by programs';
 COMMENT ON COLUMN site_jobs.gpfs_write_bytes_too_low IS 'it may be too low';
 COMMENT ON COLUMN site_jobs.gpfs_write_bytes_too_high IS 'it may be too high';
+COMMENT ON COLUMN site_jobs.cephfs_read_bytes IS 'bytes read, CephFS, in requests';
+COMMENT ON COLUMN site_jobs.cephfs_read_bytes_too_low IS 'it may be too low';
+COMMENT ON COLUMN site_jobs.cephfs_read_bytes_too_high IS 'it may be too high';
+COMMENT ON COLUMN site_jobs.cephfs_write_bytes IS 'bytes written, CephFS, in requests';
+COMMENT ON COLUMN site_jobs.cephfs_write_bytes_too_low IS 'it may be too low';
+COMMENT ON COLUMN site_jobs.cephfs_write_bytes_too_high IS 'it may be too high';
 CREATE VIEW site_job_file_systems AS SELECT
     cluster AS cluster,
     job AS raw_job_id,

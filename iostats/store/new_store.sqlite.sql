@@ -333,6 +333,8 @@ CREATE TABLE summaries (
     disk_write_bytes INTEGER,
     gpfs_read_bytes INTEGER,
     gpfs_write_bytes INTEGER,
+    cephfs_read_bytes INTEGER,
+    cephfs_write_bytes INTEGER,
     PRIMARY KEY (cluster, job, attempt)
 )
  WITHOUT ROWID;
@@ -420,7 +422,13 @@ CREATE VIEW site_jobs AS SELECT
     (lower_bound & 16384) != 0 AS gpfs_read_bytes_too_high,
     gpfs_write_bytes AS gpfs_write_bytes,
     (lower_bound & 8192) != 0 AS gpfs_write_bytes_too_low,
-    (lower_bound & 32768) != 0 AS gpfs_write_bytes_too_high
+    (lower_bound & 32768) != 0 AS gpfs_write_bytes_too_high,
+    cephfs_read_bytes AS cephfs_read_bytes,
+    (lower_bound & 65536) != 0 AS cephfs_read_bytes_too_low,
+    (lower_bound & 262144) != 0 AS cephfs_read_bytes_too_high,
+    cephfs_write_bytes AS cephfs_write_bytes,
+    (lower_bound & 131072) != 0 AS cephfs_write_bytes_too_low,
+    (lower_bound & 524288) != 0 AS cephfs_write_bytes_too_high
 FROM summaries AS run;
 CREATE VIEW site_job_file_systems AS SELECT
     cluster AS cluster,

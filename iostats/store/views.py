@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from iostats.events.kinds import SEVERITIES
 from iostats.report.job_summary import BITS
+from iostats.totals.kinds import KINDS
 
 # to_timestamp() refuses times after this one, and one such row must not fail a whole query.
 _LAST_TIME = 253402300799                       # the end of the year 9999
@@ -65,7 +66,7 @@ def _make_amount_columns(by_whom: str) -> tuple[Column, ...]:
                "opens, creates and operations may be too low"))
 
 
-_OF_KIND = {"nfs": "by programs, NFS", "gpfs": "by programs, GPFS", "disk": "local disks"}
+_KINDS = {kind.name: kind for kind in KINDS}
 
 
 def _make_other_columns() -> tuple[Column, ...]:
@@ -74,7 +75,8 @@ def _make_other_columns() -> tuple[Column, ...]:
     for name, (low, high) in BITS.items():
         kind, direction, _ = name.split("_")
         done = "read" if direction == "read" else "written"
-        columns += [Column(name, name, f"bytes {done}, {_OF_KIND[kind]}"),
+        columns += [Column(name, name, f"bytes {done}, "
+                           f"{_KINDS[kind].title}, {_KINDS[kind].counted}"),
                     Column(f"{name}_too_low", f"(lower_bound & {low}) != 0", "it may be too low"),
                     Column(f"{name}_too_high", f"(lower_bound & {high}) != 0",
                            "it may be too high")]

@@ -213,7 +213,7 @@ def _compute_deltas(start: Snapshot | None, end: Snapshot, read_then: Readings, 
         if place is None:
             continue                             # a server's own connection, not a mount's
         instance = place[2]
-        add = _make_adder(deltas, module, (source, *place),
+        add = _make_adder(deltas, module, (source, *place), now.get(key),
                           filtered.get(name, "") if source == "llite" else "")
         if key in refused_now:
             add(None, True, refused_now[key])
@@ -259,6 +259,7 @@ def _compute_gain_of_same(start: Snapshot, end: Snapshot, before: Reading, after
     gain = compute_gains(before, after, calls_suffix)
     if before.gauges.get(ANSWERED) == after.gauges.get(ANSWERED, -1):
         return gain._replace(lower_bound=True, why="the answer at the end is that of the start")
+    gain = _add_restarting(gain, before, after)
     if any(name.startswith(MAY_RESTART) and after.gauges.get(name, 0) < count
            for name, count in before.gauges.items()) and not gain.lower_bound:
         return gain._replace(lower_bound=True, why="counts of calls are lower than at the start: "
@@ -268,6 +269,22 @@ def _compute_gain_of_same(start: Snapshot, end: Snapshot, before: Reading, after
     if _is_younger(after, before.gauges["age_s"] + compute_elapsed_s(start, end)):
         return gain._replace(lower_bound=True, why=_MOUNTED_AGAIN)
     return gain._replace(proved=True)
+
+
+def _add_restarting(gain: Gain, before: Reading, after: Reading) -> Gain:
+    """
+    Add the gains of counts that begin again at 0 when they are full, or were cleared: what is sure
+    in both cases.
+    """
+    was_cleared = any(_has_decreased(counter, after.counters.get(name))
+                      for name, counter in before.counters.items())
+    values = dict(gain.values or {})
+    for name, count in after.gauges.items():
+        if name.startswith(MAY_RESTART) and name in before.gauges:
+            base = 0 if was_cleared or count < before.gauges[name] else before.gauges[name]
+            if count > base:
+                values[name[len(MAY_RESTART):]] = count - base
+    return gain._replace(values=values)
 
 
 def _is_younger(reading: Reading, age_s: float) -> bool:
@@ -330,15 +347,16 @@ def _join_reasons(*whys: str) -> str:
 
 
 def _make_adder(deltas: list[Delta], module: CounterSource, place: tuple[str, str, str, str],
-                filtered: str) -> Callable[..., None]:
+                reading: Reading | None, filtered: str) -> Callable[..., None]:
     has_is_sent, has_corrected = hasattr(module, "is_sent"), hasattr(module, "corrected")
 
     def add(values: dict[str, int] | None, lower_bound: bool, why: str,
             proved: bool = False) -> None:
         if values and has_is_sent:
             values = {metric: gain for metric, gain in values.items() if module.is_sent(metric)}
-        if values and has_corrected and _NOT_COUNTED not in why:   # or it compares with nothing
-            values = module.corrected(values)
+        if values and reading and has_corrected and _NOT_COUNTED not in why:
+            # Else it would compare with nothing.
+            values = module.corrected(values, reading)
         deltas.append(Delta(*place, values, lower_bound or bool(filtered),
                             _join_reasons(why, filtered), proved))
     return add

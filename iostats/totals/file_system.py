@@ -13,7 +13,7 @@ as whole thousandths, so that nodes can be added up in any order.
 from __future__ import annotations
 
 from iostats.lustre.metrics import LOCAL_MD_STATS
-from iostats.totals import bounds, nfs_values, time_bins
+from iostats.totals import bounds, other_values, time_bins
 from iostats.totals.file_system_record import (
     compute_balance,
     format_notes,
@@ -81,10 +81,8 @@ def find_requests(source: str, file_system: str, target: str, values: dict[str, 
     """((file system, MDT or server), {operation: count}) of metadata requests; None without."""
     if source == "md_stats":
         return (file_system, target), values
-    if source == nfs_values.KIND:
-        return (file_system,
-                nfs_values.find_server(file_system)), nfs_values.select_metadata(values)
-    return None
+    found = other_values.find_requests(source, file_system, values)
+    return found and ((file_system, found[0]), found[1])
 
 
 class FileSystem:
@@ -132,8 +130,9 @@ class FileSystem:
         if delta.source == "llite":
             values = compute_once(values)
             add_values(short.setdefault(delta.file_system, {}), select_short(values))
-        elif delta.source in nfs_values.BYTES_ALONE:
-            add_values(short.setdefault(delta.file_system, {}), nfs_values.select_short(values))
+        elif delta.source in other_values.SOURCES:
+            add_values(short.setdefault(delta.file_system, {}),
+                       other_values.select_short(delta.source, values))
         requests = find_requests(delta.source, delta.file_system, delta.target, values)
         if requests:
             add_values(metadata.setdefault(requests[0], {}), requests[1])
@@ -271,11 +270,11 @@ class FileSystem:
         low = self._low.union(lacking)
         llite = by_source.get("llite")
         kind = self.kind()
-        other_kind = by_source.get(kind) if kind in nfs_values.BYTES_ALONE else None
+        other_kind = by_source.get(kind) if kind in other_values.SOURCES else None
         is_low = bool(incomplete or kind in low)
         wrong = (bounds.compute_bounds(llite, bool(incomplete or "llite" in low))
                  if other_kind is None else
-                 nfs_values.make_bounds(other_kind, is_low))
+                 other_values.make_bounds(kind, other_kind, is_low))
         application = operations = calls = other = None
         notes: list[str] = []
         if llite is not None:
@@ -284,11 +283,11 @@ class FileSystem:
             operations, calls, other = make_operation_rows(llite, self._unspread)
         network = make_network_io(by_source, low, incomplete)
         if other_kind is not None:
-            application = nfs_values.make_application_io(other_kind, is_low)
-            if kind == nfs_values.KIND:
-                network = nfs_values.make_network_io(other_kind, is_low)
-            notes = nfs_values.list_notes(other_kind)
-            by_source[kind] = nfs_values.select_others(other_kind)
+            application = other_values.make_application_io(kind, other_kind, is_low)
+            operations = other_values.make_operations(kind, other_kind)
+            network = other_values.make_network_io(kind, other_kind, is_low)
+            notes = other_values.list_notes(other_kind)
+            by_source[kind] = other_values.select_others(kind, other_kind)
         watched = None
         if self._series:
             series = time_bins.make_series(self._series.values(), _SERIES)

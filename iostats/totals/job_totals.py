@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from iostats.base.named_tuple import NamedTuple
 from iostats.lustre.lnet import NODE_COUNTS
-from iostats.totals import disk_values, job_events, nfs_values
+from iostats.totals import disk_values, job_events, other_values
 from iostats.totals.file_system import FileSystem
 from iostats.totals.file_system_record import format_notes
 from iostats.totals.lnet_sums import add_known, sum_lnet
@@ -449,7 +449,7 @@ class Totals:
         file_systems = []
         for name, file_system in sorted(self._file_systems.items()):
             of_one = tables.get(name, [])
-            if file_system.kind() in nfs_values.BYTES_ALONE:    # which nodes report if they use it
+            if file_system.kind() in other_values.SOURCES:      # which nodes report if they use it
                 of_one = add_idle_nodes(of_one, nodes)
             file_systems.append(file_system.record(name, of_one, elapsed_s or 0.0, incomplete,
                                                    self._fold))

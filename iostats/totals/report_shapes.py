@@ -14,7 +14,7 @@ from itertools import chain
 from operator import add, attrgetter
 
 from iostats.base.named_tuple import NamedTuple
-from iostats.totals import nfs_values
+from iostats.totals import other_values
 from iostats.totals.file_system import IMPOSSIBLE, find_requests
 from iostats.totals.llite_values import compute_once, is_single_value, select_short_names
 from iostats.totals.sums import add_values
@@ -62,8 +62,8 @@ class _Plan:
                 places = compute_once(places)
                 chosen = select_short_names(tuple(places))
                 self.short.append((name, chosen, [places[metric] - 1 for metric in chosen]))
-            elif source in nfs_values.BYTES_ALONE:
-                in_short = nfs_values.select_short(places)
+            elif source in other_values.SOURCES:
+                in_short = other_values.select_short(source, places)
                 self.short.append((name, *_group_places(in_short)))
             requests = find_requests(source, name, target, places)
             if requests:

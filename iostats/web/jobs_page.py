@@ -18,6 +18,7 @@ from iostats.report import job_fields, job_list
 from iostats.report.listing import NumberForm
 from iostats.report.site_methods import JOBS
 from iostats.store.job_index import JobsParams
+from iostats.totals.kinds import KINDS, LUSTRE_KIND
 from iostats.web.cells import format_link, format_name, format_rows, make_headings, shorten
 from iostats.web.query import make_address, quote_segment
 from iostats.web.site_calls import check_format
@@ -43,9 +44,8 @@ _BEHIND = (("NNodes", 1), ("Start", 1), ("Elapsed", 1), ("Events", 1), ("FileSys
            ("Note", 0))
 _TITLES = {"JobID": "Job", "JobName": "Name", "NNodes": "Nodes", "ReadBytes": "Read",
            "WriteBytes": "Written", "FileSystems": "File systems",
-           "NFSReadBytes": "Read from NFS", "NFSWriteBytes": "Written to NFS",
-           "DiskReadBytes": "Read from disks", "DiskWriteBytes": "Written to disks",
-           "GPFSReadBytes": "Read from GPFS", "GPFSWriteBytes": "Written to GPFS"}
+           **{name: f"{done} {kind.title}" for kind in KINDS
+              for name, done in zip(job_fields.OF_KIND[kind.name], ("Read from", "Written to"))}}
 _FILTERS = ("since", "until", "user", "state", "job", "name", "account", "partition", "cluster",
             "fs_type", "limit", "events", "lost", "runs", "sort")
 _STATES = {"COMPLETED": "good", "RUNNING": "good", "FAILED": "bad", "OUT_OF_MEMORY": "bad",
@@ -54,8 +54,7 @@ _STATES = {"COMPLETED": "good", "RUNNING": "good", "FAILED": "bad", "OUT_OF_MEMO
 _USER, _NAME, _FILE_SYSTEM = 24, 32, 24         # characters of these
 _MOST_FILE_SYSTEMS = 6
 _MORE = ("name", "account", "partition", "cluster", "fs_type", "limit", "events", "lost", "runs")
-_TYPES = (("", "any"), ("lustre", "Lustre"), ("nfs", "NFS"), ("gpfs", "GPFS"),
-          ("disk", "local disks"))
+_TYPES = (("", "any"), *((kind.name, kind.title) for kind in (LUSTRE_KIND, *KINDS)))
 
 
 def _select_columns(kinds: Sequence[str] = ()) -> list[tuple[str, int]]:

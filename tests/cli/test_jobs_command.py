@@ -246,6 +246,7 @@ def test_json_has_what_was_counted(site):
                                          "operations"], "too_high": [],
         "nfs_read_bytes": None, "nfs_write_bytes": None, "disk_read_bytes": None,
         "disk_write_bytes": None, "gpfs_read_bytes": None, "gpfs_write_bytes": None,
+        "cephfs_read_bytes": None, "cephfs_write_bytes": None,
         "source": "nodes", "net_read_bytes": None,
         "net_write_bytes": None,
         "net_lower_bound": False, "server_read_bytes": None, "server_write_bytes": None,

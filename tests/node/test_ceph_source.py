@@ -20,6 +20,8 @@ from iostats.totals.snapshot import Snapshot
 
 FSID = "28f7427e-5558-4ffd-ae1a-51ec3042759a"
 RULE = "-" * 88 + "\n"
+TIMES = ("item          total       avg_lat(us)     min_lat(us)     max_lat(us)     stdev(us)\n"
+         + "-" * 83 + "\n")
 HEAD = "item          total       avg_sz(bytes)   min_sz(bytes)   max_sz(bytes)  total_sz(bytes)\n"
 # What was before the sizes in one file, and behind them: ceph-devel, 26 October 2021.
 BEFORE = """\
@@ -84,12 +86,27 @@ def test_a_mounts_requests_and_bytes(tmp_path):
         found.file_system, found.instance, found.lower_bound)
 
 
-@pytest.mark.parametrize("text", [SAMPLE, f"{BEFORE}{SAMPLE}{BEHIND}"], ids=["5.16", "5.14"])
+@pytest.mark.parametrize("text", [f"{SAMPLE}\n{BEFORE}", f"{BEFORE}{SAMPLE}{BEHIND}"],
+                         ids=["5.16", "5.14"])
 def test_what_a_real_client_printed(text):
-    """5 requests of 4 MiB; its table of times has the same names."""
+    """5 requests of 4 MiB, and 79 to the MDS; the table of times has the same names."""
     assert {"network_reads": 0, "network_read_bytes": 0, "network_writes": 5,
-            "network_write_bytes": 5 << 22} == {
+            "network_write_bytes": 5 << 22, "metadata_requests": 79} == {
         name: counter.samples for name, counter in ceph.parse(text).counters.items()}
+
+
+def test_requests_to_metadata_servers_have_a_file_of_their_own(tmp_path):
+    """Since 5.16: 79 at the end, 38 at the start; the sizes are there without it, too."""
+    def latency(number):
+        path = tmp_path / f"sys/kernel/debug/ceph/{FSID}.client7/metrics/latency"
+        path.write_text(f"{TIMES}{line('read', 3, 5)}{line('metadata', number, 23)}")
+        return Snapshot("4711", "node001", "seq", "boot", 10**18, 10**9,
+                        tuple(ceph.read(str(tmp_path), Config())))
+    without = node(tmp_path, {7: (0, 0, 0, 0)})
+    assert ["network_read_bytes", "network_reads", "network_write_bytes", "network_writes"] == (
+        sorted(ceph.parse(without.files[0].text).counters))
+    [found] = gained(latency(38), latency(79))
+    assert {"metadata_requests": 41} == found.values
 
 
 def test_the_file_of_linux_5_14_is_read(tmp_path):
@@ -103,8 +120,9 @@ def test_the_file_of_linux_5_14_is_read(tmp_path):
 
 @pytest.mark.parametrize("text", [
     HEAD, "\n", table().replace("read          0", "read          -1"),
-    table(written=2**63), table().replace(line("read", 0, 0), "read 0 0\n")],
-    ids=["no lines", "no table", "negative", "beyond 63 bits", "cut"])
+    table(written=2**63), table().replace(line("read", 0, 0), "read 0 0\n"),
+    f"{table()}\n{TIMES}metadata 7 -\n", f"{TIMES}{line('metadata', 1, 2)}"],
+    ids=["no lines", "no table", "negative", "beyond 63 bits", "cut", "cut times", "no sizes"])
 def test_what_is_not_of_its_form_is_refused(text):
     with pytest.raises(StatsSyntaxError, match=r"numbers below|a table with"):
         ceph.parse(text)

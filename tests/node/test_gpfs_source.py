@@ -24,10 +24,10 @@ from iostats.totals.snapshot import Snapshot
 _ANSWERS = itertools.count(53212)
 
 
-def answer(read, written, fs="scratch", age_s=0.0, code=0, opens=7):
+def answer(read, written, fs="scratch", age_s=0.0, code=0, opens=7, reads=13):
     return (f"_fs_io_s_ _n_ 10.22.0.106 _nn_ node1 _rc_ {code} _t_ {time.time() - age_s:.0f} "
             f"_tu_ {next(_ANSWERS)} _cl_ gpfs.domain _fs_ {fs} _d_ 48 _br_ {read} _bw_ {written} "
-            f"_oc_ {opens} _cc_ 11 _rdc_ 13 _wc_ 17 _dir_ 19 _iu_ 23\n")
+            f"_oc_ {opens} _cc_ 11 _rdc_ {reads} _wc_ 17 _dir_ 19 _iu_ 23\n")
 
 
 def node(root, *answers):
@@ -51,18 +51,36 @@ def test_each_file_system_has_the_bytes_of_programs(tmp_path):
         one.file_system: one.values for one in gained(before, after)}
 
 
+def test_calls_of_programs_are_gained_as_well(tmp_path):
+    """7 and 41 opens are 34, 13 and 60 reads 47; of the others there were none in between."""
+    [found] = gained(node(tmp_path, answer(100, 200)),
+                     node(tmp_path, answer(123, 237, opens=41, reads=60)))
+    assert ({"read_bytes": 23, "write_bytes": 37, "open": 34, "read_calls": 47}, False) == (
+        found.values, found.lower_bound)
+
+
+def test_after_a_reset_calls_are_those_since(tmp_path):
+    """The bytes are lower, so 41 opens came after the reset, and not 34; inodes are no calls."""
+    [found] = gained(node(tmp_path, answer(100, 200)),
+                     node(tmp_path, answer(23, 37, opens=41)))
+    assert {"read_bytes": 23, "write_bytes": 37, "open": 41, "close": 11, "read_calls": 13,
+            "write_calls": 17, "readdir": 19} == found.values
+    assert found.lower_bound
+
+
 @pytest.mark.parametrize("later, values", [((23, 237), {"read_bytes": 23, "write_bytes": 237}),
                                            ((0, 0), {})], ids=["one is lower", "both"])
 def test_a_reset_makes_a_lower_bound(tmp_path, later, values):
     [found] = gained(node(tmp_path, answer(100, 200)), node(tmp_path, answer(*later)))
-    assert (values, True) == (found.values, found.lower_bound)
+    moved = {name: value for name, value in found.values.items() if name.endswith("_bytes")}
+    assert (values, True) == (moved, found.lower_bound)
 
 
 def test_counts_of_32_bits_that_begin_again_may_hide_a_reset(tmp_path):
     """The bytes are right if they are full, and else more: a lower bound in both cases."""
     [found] = gained(node(tmp_path, answer(100, 200, opens=2**32 - 1)),
                      node(tmp_path, answer(123, 200, opens=3)))
-    assert ({"read_bytes": 23}, True) == (found.values, found.lower_bound)
+    assert ({"read_bytes": 23, "open": 3}, True) == (found.values, found.lower_bound)
 
 
 def test_the_answer_of_the_start_is_none_at_the_end(tmp_path):
@@ -142,13 +160,14 @@ def test_no_number_is_wrong_without_its_mark(tmp_path_factory, before, during, f
     """Random histories; a clear with more bytes and calls than before it leaves no trace."""
     root = tmp_path_factory.getbasetemp() / "gpfs"
     (root / "run/iostats/mmpmon").unlink(missing_ok=True)
-    daemon, done, overtaken = Daemon(root), [0, 0], []
+    daemon, done, overtaken, calls = Daemon(root), [0, 0], [], [0]
 
     def go(work):
         for what, size in work:
             if what in ("read", "write") and daemon.is_mounted:
                 daemon.move(what == "write", size)
                 done[what == "write"] += size
+                calls[0] += -(-size // 10)
             elif what in ("clear", "unmount"):
                 daemon.clear()
                 overtaken.append(what)
@@ -158,7 +177,7 @@ def test_no_number_is_wrong_without_its_mark(tmp_path_factory, before, during, f
     go(before)
     begun = daemon.snapshot(first)
     then = [*daemon.bytes, daemon.calls]
-    done[:] = 0, 0
+    done[:], calls[:] = (0, 0), (0,)
     overtaken.clear()
     go(during)
     now = [*daemon.bytes, daemon.calls]
@@ -173,6 +192,7 @@ def test_no_number_is_wrong_without_its_mark(tmp_path_factory, before, during, f
         counted = (gain.values or {}).get(metric, 0)
         assert counted <= truth
         assert counted == truth or gain.lower_bound, (gain, truth)
+    assert (gain.values or {}).get("open", 0) <= calls[0], (gain, calls)
 
 
 def test_a_report_has_it_beside_lustre(tmp_path):
@@ -181,7 +201,7 @@ def test_a_report_has_it_beside_lustre(tmp_path):
         node(tmp_path, answer(0, 0)), node(tmp_path, answer(23 << 10, 0)))]))
     record = totals.record()
     [fs] = [fs for fs in record.file_systems if fs.kind == "gpfs"]
-    assert (23 << 10, None, None, {}) == (fs.application.read_bytes, fs.application.read_calls,
+    assert (23 << 10, 0, None, {}) == (fs.application.read_bytes, fs.application.read_calls,
                                           fs.network, fs.sources["gpfs"].totals)
     text = job_tables.format_report(job_tables.add_labels(record, Config()), Config())
     assert "| gpfs.domain:scratch | 23.0 KiB    | 0 bytes      |" in text, text

@@ -171,7 +171,7 @@ def a_few_resent(job):
     job.elapsed_s = max(job.elapsed_s, 4 * 20_000 * job.nodes * MIB / job.bandwidth)
 
 
-CAUSES = {small_files: "nfs_small_requests", synced_writes: "nfs_small_requests",
-          python_imports: "nfs_metadata", storm: "nfs_metadata", works_at_home: "work_on_nfs",
-          lost_connections: "nfs_resent_requests"}
+CAUSES = {small_files: "small_requests", synced_writes: "small_requests",
+          python_imports: "metadata_requests", storm: "metadata_requests",
+          works_at_home: "work_on_nfs", lost_connections: "resent_requests"}
 HEALTHY = (starts_from_home, large_input, small_log, fast_appliance, a_few_resent)

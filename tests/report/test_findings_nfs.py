@@ -58,22 +58,22 @@ RESENT = {"READ": 5000, "retransmissions": 50}
 
 
 @pytest.mark.parametrize("values, rule, number", [
-    (SMALL, "nfs_small_requests", "10,000 READ requests of 64.0 KiB on average, at most 20 % of "
+    (SMALL, "small_requests", "10,000 READ requests of 64.0 KiB on average, at most 20 % of "
      "the nodes' time"),
-    (META, "nfs_metadata", "10,000 requests for metadata, GETATTR mostly, 10.0 a second, at most "
-     "20 % of the nodes' time"),
+    (META, "metadata_requests", "10,000 requests for metadata, GETATTR mostly, 10.0 a second, at "
+     "most 20 % of the nodes' time"),
     (MUCH, "work_on_nfs", "4.0 GiB were read and written over the network, on Lustre 0 bytes, at "
      "most 20 % of the nodes' time"),
-    (RESENT, "nfs_resent_requests", "100 of 10,000 requests were sent again"),
-    ({"READ": 5000, "timeouts": 1}, "nfs_resent_requests", "0 of 10,000 requests were sent again, "
+    (RESENT, "resent_requests", "100 of 10,000 requests were sent again"),
+    ({"READ": 5000, "timeouts": 1}, "resent_requests", "0 of 10,000 requests were sent again, "
      "and the server did not respond in time 2 times"),
-    ({"GETATTR": 2_500_000}, "nfs_metadata", "5,000,000 requests for metadata, GETATTR mostly, "
-     "5,000 a second"),
+    ({"GETATTR": 2_500_000}, "metadata_requests", "5,000,000 requests for metadata, GETATTR "
+     "mostly, 5,000 a second"),
 ], ids=["small", "metadata", "work", "resent", "timed out", "storm"])
 def test_a_finding_at_its_thresholds(values, rule, number):
     [one] = found_in(both(LUSTRE, of_nfs(**values)))
     assert (rule, HOME, number, False) == (one.id, one.file_system, one.number,
-                                           rule != "nfs_resent_requests" and one.is_certain)
+                                           rule != "resent_requests" and one.is_certain)
 
 
 @pytest.mark.parametrize("values", [
@@ -91,7 +91,7 @@ def test_just_below_there_is_none(values):
 
 def test_one_node_that_asks_a_fifth_of_a_storm():
     """1,000 a second from each of two nodes, which is the peak of one."""
-    assert ["nfs_metadata"] == ids(both(LUSTRE, of_nfs(GETATTR=1_000_000)))
+    assert ["metadata_requests"] == ids(both(LUSTRE, of_nfs(GETATTR=1_000_000)))
 
 
 @pytest.mark.parametrize("lustre, found", [
@@ -121,7 +121,7 @@ def test_what_may_be_wrong_makes_no_finding(values, marked):
 def test_a_lower_bound_of_a_count_is_enough():
     record = both(LUSTRE, of_nfs(**META), expected=3)
     [one] = found_in(record)
-    assert ("nfs_metadata", None) == (one.id, one.cost)
+    assert ("metadata_requests", None) == (one.id, one.cost)
     assert one.number == ">= 10,000 requests for metadata, GETATTR mostly, >= 10.0 a second"
 
 
@@ -129,7 +129,7 @@ def test_small_requests_are_a_cause_beside_little_time_in_lustre():
     """400 s of 2,000 in requests of 400 bytes: an upper bound, so of low confidence."""
     values = {"READ": 500_000, "network_read_bytes": 200_000_000, "read_us": HALF_US}
     causes, findings = judge_record(both(llite(open=1, open_us=41), of_nfs(**values)), Config())
-    assert ["nfs_small_requests"] == [one.id for one in findings]
+    assert ["small_requests"] == [one.id for one in findings]
     [cause] = [one for one in causes if one.kind == "own_pattern"]
     assert ("low", 0.4) == (cause.confidence, cause.cost)
     assert cause.text.startswith("Inefficient I/O pattern on nfs1:/home: 1,000,000 READ requests")

@@ -480,6 +480,22 @@ def test_gpfs_has_numbers_and_marks_of_its_own():
     assert ([*low], [*high]) == job_summary.split_bits(job_summary.make_bits(low, high))
 
 
+def test_cephfs_has_what_requests_asked_for():
+    """Of a read in a hole there was less; no program's bytes are known, and none are Lustre's."""
+    found = in_short(report("nid1", [llite(read_bytes=23), llite(
+        "cephfs:28f7427e", network_read_bytes=41, network_write_bytes=43)._replace(
+            source="ceph", instance="client7")]))
+    assert (23, 41, 43) == (found.read_bytes, found.cephfs_read_bytes, found.cephfs_write_bytes)
+    assert ([], ["cephfs_read_bytes"]) == job_summary.split_bits(found.lower_bound)
+
+
+def test_calls_of_gpfs_that_may_be_too_low_mark_no_bytes():
+    """They are counted in 32 bits."""
+    found = in_short(report("nid1", [llite("site:home", read_bytes=23, read_calls=37)._replace(
+        source="gpfs")]))
+    assert ([], []) == job_summary.split_bits(found.lower_bound)
+
+
 def test_the_marks_of_nfs_are_its_own():
     """With O_DIRECT it may be too high; Note is about Lustre alone."""
     summary = in_short(report("nid1", [

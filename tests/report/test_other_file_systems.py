@@ -4,6 +4,7 @@ NFS, GPFS and local disks in the tables, pages, comparisons and lists that Lustr
 from __future__ import annotations
 
 import pytest
+from test_job_totals import llite
 from trees import report
 
 from iostats.base.config import Config
@@ -11,6 +12,7 @@ from iostats.cli import jobs
 from iostats.report import job_charts, job_fields, job_list, job_tables
 from iostats.report.diff.numbers import read_numbers
 from iostats.report.html import tables
+from iostats.report.html.page import make_tiles
 from iostats.report.job_numbers import make_transfers
 from iostats.report.job_summary import make_summary, split_bits
 from iostats.report.network_bytes import explain_network_bytes
@@ -19,12 +21,14 @@ from iostats.totals.job_totals import Totals
 
 MIB = 1 << 20
 DISKS = Delta("cgroup_io", "local disks", "", "", {
-    "nvme0n1_read_bytes": 23 * MIB, "nvme0n1_write_bytes": 37 * MIB,
-    "dm-0_write_bytes": 37 * MIB}, False, "")
+    "nvme0n1_read_bytes": 23 * MIB, "nvme0n1_write_bytes": 37 * MIB}, False, "")
 OF_NODES = Delta("diskstats", "local disks", "", "", {
     "nvme0n1_write_bytes": 59 * MIB}, False, "", True)
 NFS = Delta("nfs", "nfs1:/home", "", "0:41", {
     "read_bytes": 41 * MIB, "direct_read_bytes": 41 * MIB, "READ": 43}, False, "", True)
+CEPH = Delta("ceph", "cephfs:28f7427e", "", "client7", {
+    "network_read_bytes": 29 * MIB, "network_write_bytes": 31 * MIB, "metadata_requests": 37},
+             False, "")
 GPFS = Delta("gpfs", "site:projects", "", "", {"read_bytes": 47 * MIB, "write_bytes": 0}, False, "")
 
 
@@ -40,7 +44,7 @@ def row_of(text, name):
 
 
 def test_local_disks_have_a_row_beside_the_file_systems():
-    """LVM's volume has the same bytes as its disk, and is not added."""
+    """In the report and on the page."""
     text = job_tables.format_report(record_of(DISKS, OF_NODES, NFS), Config(), "grid")
     assert ["23.0 MiB", "37.0 MiB"] == [cell.strip() for cell in row_of(text, "local disks")]
     alone = job_tables.format_report(record_of(DISKS), Config(), "grid")
@@ -51,9 +55,8 @@ def test_local_disks_have_a_row_beside_the_file_systems():
 
 
 @pytest.mark.parametrize("volumes, text", [
-    ({"dm-0": 37}, "37.0 MiB"), ({"dm-0": 23, "dm-1": 14}, "37.0 MiB"),
-    ({"dm-0": 23}, ">= 37.0 MiB"), ({"dm-0": 59}, ">= 59.0 MiB"),
-], ids=["LVM", "two volumes", "LUKS, or another partition", "LUKS alone"])
+    ({}, "37.0 MiB"), ({"dm-0": 37}, ">= 37.0 MiB"), ({"dm-0": 59}, ">= 59.0 MiB"),
+], ids=["no such device", "LUKS, or another partition", "LUKS alone"])
 def test_where_a_device_may_hide_what_went_to_disks_the_sum_is_a_lower_bound(volumes, text):
     """LUKS writes as the kernel: its disk has none of it; 37 MiB were counted at a disk."""
     one = DISKS._replace(values={"nvme0n1_write_bytes": 37 * MIB, **{
@@ -84,9 +87,7 @@ def test_nfs_and_its_network_are_compared_where_both_are_exact(values, low, text
 
 def test_a_counter_that_may_be_too_high_is_marked_in_each_view():
     """What O_DIRECT asked for; what a read of CephFS asked for, but not a write."""
-    ceph = Delta("ceph", "cephfs:28f7427e", "", "client7", {
-        "network_read_bytes": 29 * MIB, "network_write_bytes": 31 * MIB}, False, "")
-    record = record_of(NFS, ceph)
+    record = record_of(NFS, CEPH)
     text = " ".join(job_tables.format_report(record, Config(), "grid").split())
     for words in ("direct: bytes read | <= 41.0 MiB", "network: bytes read | <= 29.0 MiB",
                   "network: bytes written | 31.0 MiB"):
@@ -98,6 +99,40 @@ def test_a_counter_that_may_be_too_high_is_marked_in_each_view():
     assert (0, 29 * MIB) == numbers["cephfs:28f7427e", "network: bytes read (CephFS requests)"][:2]
     assert 31 * MIB == numbers["cephfs:28f7427e",
                                "network: bytes written (CephFS requests)"].low
+
+
+def test_cephfs_has_a_row_among_the_file_systems():
+    """29 MiB that reads asked for, 31 MiB that were written, and 37 requests to the MDS."""
+    record = record_of(CEPH)
+    text = job_tables.format_report(record, Config(), "grid")
+    assert ["<= 29.0 MiB", "31.0 MiB"] == [cell.strip() for cell in row_of(text, "cephfs:28f7427e")]
+    [row] = tables.make_file_system_table(record.file_systems, "binary").rows
+    assert ["cephfs:28f7427e", "<= 29.0 MiB", "31.0 MiB", "-", "-", "-"] == row
+    assert ["<= 29.0 MiB", "31.0 MiB"] == [
+        tile.text for tile in make_tiles(record, record.file_systems, "binary", None)][:2]
+    assert "MDS" in text and [["MDS", "requests 37", "nid0", "37"]] == [
+        row[:4] for row in tables.make_metadata_table(record.file_systems[0]).rows]
+
+
+def test_gpfs_has_calls_of_programs_as_lower_bounds():
+    """Counted in 32 bits, which may have been full; the bytes have 64."""
+    record = record_of(GPFS._replace(values={
+        "read_bytes": 47 * MIB, "write_bytes": 53, "read_calls": 59, "write_calls": 61, "open": 67,
+        "close": 71}))
+    [fs] = record.file_systems
+    assert [("47.0 MiB", ">= 59", "<= 815.7 KiB"), ("53 bytes", ">= 61", "<= 0 bytes")] == [
+        tuple(row[1:]) for row in tables.make_transfer_table(fs, "binary").rows]
+    assert [["open", ">= 67"], ["close", ">= 71"]] == [
+        row[:2] for row in sorted(tables.make_operation_table(fs).rows, key=lambda row: row[1])]
+    assert {} == fs.sources["gpfs"].totals
+    beside = job_tables.format_report(
+        record_of(GPFS._replace(values={"open": 67}), llite(getattr=73)), Config(), "grid")
+    assert [["scratch", "0", "0", "73", "0"], ["site:projects", ">= 67", ">= 0", "-", ">= 0"]] == [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in beside.splitlines()
+        if line.count("|") == 6 and "getattr" not in line]
+    numbers = read_numbers(record, "4711").numbers
+    assert (59, float("inf")) == numbers["site:projects", "reads"][:2]
+    assert 47 * MIB == numbers["site:projects", "bytes read"].high
 
 
 def test_a_chart_has_the_mark_of_the_table():
@@ -129,9 +164,10 @@ def test_a_comparison_names_counters_as_a_report_does():
     ([], ["ReadBytes", "WriteBytes", "Opens", "Operations"]),
     (["--fstype", "nfs"], ["NFSReadBytes", "NFSWriteBytes"]),
     (["--fstype", "gpfs"], ["GPFSReadBytes", "GPFSWriteBytes"]),
+    (["--fstype", "cephfs"], ["CephFSReadBytes", "CephFSWriteBytes"]),
     (["--fstype", "lustre,disk"], ["ReadBytes", "WriteBytes", "Opens", "Operations",
                                    "DiskReadBytes", "DiskWriteBytes"]),
-], ids=["all", "NFS", "GPFS", "Lustre and disks"])
+], ids=["all", "NFS", "GPFS", "CephFS", "Lustre and disks"])
 def test_a_list_of_jobs_has_the_bytes_of_the_chosen_kinds(arguments, columns):
     """A job that read 41 MiB from NFS was listed with 0 bytes, those from Lustre."""
     fields = job_fields.find_fields_of_kinds(

@@ -54,6 +54,23 @@ def test_gpfs_has_its_bytes_and_what_may_be_too_high_is_marked():
                             for name in ("too_low", "too_high")))
 
 
+def test_cephfs_has_requests_and_no_bytes_of_programs():
+    """59 and 61 to storage daemons, 67 to metadata servers; a read may have got less."""
+    record = totals(report("nid1", [llite(
+        "cephfs:28f7427e", network_read_bytes=41, network_write_bytes=43, network_reads=59,
+        network_writes=61, metadata_requests=67)._replace(source="ceph", instance="client7"),
+    ])).record()
+    assert [("cephfs:28f7427e", "cephfs", {
+        "read_bytes": 41, "write_bytes": 43, "requests": 187}, False, True)] == list_points(record)
+
+
+def test_calls_of_gpfs_mark_no_bytes():
+    record = totals(report("nid1", [llite("site:home", read_bytes=61, read_calls=7)._replace(
+        source="gpfs")])).record()
+    assert [("site:home", "gpfs", {"read_bytes": 61, "write_bytes": 0}, False, False)] == (
+        list_points(record))
+
+
 def test_a_record_that_is_made_again_counts_once():
     """What it has more, and nothing where it has less."""
     finished = FinishedJobs()

@@ -280,12 +280,14 @@ def test_jobs_are_chosen_by_the_kinds_of_file_systems_that_they_used(store):
     keep(store, "37", read_bytes=0, operations=0, nfs_read_bytes=41, disk_write_bytes=0)
     keep(store, "41", by_node_operations=1, disk_write_bytes=43)
     keep(store, "43", gpfs_read_bytes=47)
+    keep(store, "47", cephfs_write_bytes=53)
     assert ["23", "41"] == found(store, used=["lustre"])
     assert ["37"] == found(store, used=["nfs"])
     assert ["41"] == found(store, used=["disk"])
     assert ["43"] == found(store, used=["gpfs"])
+    assert ["47"] == found(store, used=["cephfs"])
     assert ["37", "41"] == found(store, used=["nfs", "disk"])
-    with pytest.raises(ValueError, match="used: expected lustre, nfs, disk, gpfs, got 'beegfs'"):
+    with pytest.raises(ValueError, match="used: expected lustre, nfs, disk, gpfs, cephfs, got 'be"):
         found(store, used=["beegfs"])
 
 

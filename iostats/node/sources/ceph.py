@@ -7,12 +7,20 @@ ceph/*/metrics/size in debugfs: requests of a CephFS mount to the storage daemon
     write         5           4194304         4194304         4194304         20971520
 
 The last column is the sum of what the requests asked for, also behind the end of a file; what the
-page cache served is not in it.  The directory is named FSID.clientNUMBER; a mount has another
-number than each before it.  The same lines are a part of the file `metrics` from 5.14 on, and have
-a file of their own since 5.16.  Readable for root only.
+page cache served is not in it.  Requests to metadata servers (MDS) are in a table of times, without
+those that failed but for a file that was not there:
 
-Source: metrics_size_show(), before that metric_show(), fs/ceph/debugfs.c; ceph_update_metrics(),
-fs/ceph/metric.c.  The lines above are of a real client (ceph-devel, October 2021).
+    item          total       avg_lat(us)     min_lat(us)     max_lat(us)     stdev(us)
+    -----------------------------------------------------------------------------------
+    metadata      79          12856           1572            114572          13262
+
+The directory is named FSID.clientNUMBER; a mount has another number than each before it.  Both
+tables are a part of the file `metrics` from 5.14 on, and have files of their own, `size` and
+`latency`, since 5.16.  Readable for root only.
+
+Source: metrics_size_show() and metrics_latency_show(), before that metric_show(),
+fs/ceph/debugfs.c; ceph_update_metrics() and ceph_update_metadata_latency(), fs/ceph/metric.c.  The
+lines above are of a real client (ceph-devel, October 2021).
 """
 
 from __future__ import annotations
@@ -37,6 +45,7 @@ UPPER_BOUND = ("network_read_bytes",)   # in a hole, or behind the end, there wa
 _TOP = "sys/kernel/debug/ceph"
 _SUM = "total_sz(bytes)"                # the last column of the table
 _LEAST_WORDS = 6                        # of a line: name, count, mean, minimum, maximum, sum
+_TIMES = "stdev(us)"                    # the last column of the table of times
 
 
 def read(root: str, config: Config) -> list[File]:
@@ -53,28 +62,37 @@ def read(root: str, config: Config) -> list[File]:
         file_system = f"cephfs:{fsid.partition('-')[0]}"
         if not is_chosen(file_system):
             continue
-        for path in (f"{_TOP}/{fsid}.{client}/metrics/size", f"{_TOP}/{fsid}.{client}/metrics"):
+        top = f"{_TOP}/{fsid}.{client}/metrics"
+        for path, more in ((f"{top}/size", f"{top}/latency"), (top, "")):
             text = read_if_readable(os.path.join(root, path))
             if _SUM in text:
+                text += "\n" + read_if_readable(os.path.join(root, more)) if more else ""
                 files.append(File(NAME, f"{file_system}-{client}", path, 0, text))
                 break
     return files
 
 
 def parse(text: str, origin: str = _TOP) -> Reading:
-    """The Reading of one mount: network_read_bytes, network_reads, and the same of writes."""
+    """
+    The Reading of one mount: network_read_bytes, network_reads, and the same of writes;
+    metadata_requests.
+    """
     counters: dict[str, Counter] = {}
-    is_in_table = False
+    table = ""
     for lineno, line in enumerate(text.split("\n"), 1):
         name, *words = line.split() or [""]
-        is_in_table = bool(name) and (is_in_table or line.endswith(_SUM))
-        if is_in_table and name in ("read", "write"):
+        table = next((column for column in (_SUM, _TIMES) if line.endswith(column)),
+                     table if name else "")
+        if (table, name) in ((_SUM, "read"), (_SUM, "write"), (_TIMES, "metadata")):
             if len(words) != _LEAST_WORDS - 1 or not are_digits(words) or (
                     max(map(int, words)) >= 2**63):
                 raise StatsSyntaxError(origin, lineno, line, f"{name} and 5 numbers below 2**63")
+            if table == _TIMES:
+                counters["metadata_requests"] = Counter(int(words[0]), "reqs")
+                continue
             counters[f"network_{name}s"] = Counter(int(words[0]), "reqs")
             counters[f"network_{name}_bytes"] = Counter(int(words[-1]), "reqs")
-    if not counters:
+    if "network_reads" not in counters:
         raise StatsSyntaxError(origin, 1, text.partition("\n")[0], f"a table with {_SUM}")
     return Reading(counters, 0, None)
 

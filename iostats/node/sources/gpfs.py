@@ -9,9 +9,10 @@ prolog and epilog put its answer into a file just before they call ours.  An ans
 than the snapshot by more than 15 s is not used, nor the same one twice, so that a failed mmpmon
 leaves no number.
 
-The bytes have 64 bits, and are those of the page pool and disks together; all other counts have 32
-bits, and restart at 0 when they are full: they only show where the bytes may have restarted.
-The counters begin with the mount, and again with `reset` of mmpmon, which any root may send.
+The bytes have 64 bits, and are those of the page pool and disks together.  The calls of programs
+have 32 bits, and begin again at 0 when these are full, any number of times, so that they are lower
+bounds; they also show where the bytes may have been cleared.  The counters begin with the mount,
+and again with `reset` of mmpmon, which any root may send.
 
 Source: Storage Scale 6.0.1, "Display I/O statistics per mounted file system", "Counter sizes and
 counter wrapping"; the line above is of a real node (GPFS 4 or 5, 2020).
@@ -39,7 +40,9 @@ ONLY_IF_USED = True
 PATH = "run/iostats/mmpmon"
 _OLD_S, _LONGEST_NAME = 15, 128         # what a server takes
 _BYTES = {"_br_": "read_bytes", "_bw_": "write_bytes"}
-_CALLS = ("_oc_", "_cc_", "_rdc_", "_wc_", "_dir_", "_iu_")
+_CALLS = {"_oc_": "open", "_cc_": "close", "_rdc_": "read_calls", "_wc_": "write_calls",
+          "_dir_": "readdir", "_iu_": "inode_updates"}
+_UPDATES = "inode_updates"              # to disks: no call of a program
 _HEAD = "_fs_io_s_ "
 
 
@@ -62,17 +65,22 @@ def _parse_fields(line: str) -> dict[str, str]:
 
 
 def parse(text: str, origin: str = PATH) -> Reading:
-    """The Reading of one file system: read_bytes and write_bytes."""
+    """The Reading of one file system: read_bytes and write_bytes; its calls may restart."""
     words = _parse_fields(text)
     numbers = [words.get(keyword, "") for keyword in _BYTES]
     if words.get("_rc_") != "0" or not are_digits(numbers) or max(map(int, numbers)) >= 2**63:
         raise StatsSyntaxError(origin, 1, text.strip(), f"{_HEAD}... _rc_ 0 and bytes below 2**63")
-    counts = {f"{MAY_RESTART}{keyword}": int(words[keyword]) for keyword in _CALLS
+    counts = {f"{MAY_RESTART}{name}": int(words[keyword]) for keyword, name in _CALLS.items()
               if are_digits([words.get(keyword, "")])}
     moment = "".join(words.get(keyword, "0").rjust(6, "0") for keyword in ("_t_", "_tu_"))
     return Reading({metric: Counter(int(number), "reqs")
                     for metric, number in zip(_BYTES.values(), numbers)}, 0, None,
                    {**counts, ANSWERED: int(moment) if are_digits([moment]) else 0})
+
+
+def is_sent(metric: str) -> bool:
+    """False for updates of inodes, which no report shows."""
+    return metric != _UPDATES
 
 
 def split(name: str) -> tuple[str, str, str] | None:

@@ -173,7 +173,7 @@ def _add_operation(sums: dict[str, int], name: str, numbers: Sequence[int]) -> N
         sums[metric] = sums.get(metric, 0) + number
 
 
-def corrected(values: dict[str, int]) -> dict[str, int]:
+def corrected(values: dict[str, int], reading: Reading) -> dict[str, int]:
     """The gains with the requests that were sent again."""
     values = dict(values)
     again = values.pop("transmissions", 0) - values.pop("requests", 0)
@@ -182,8 +182,8 @@ def corrected(values: dict[str, int]) -> dict[str, int]:
 
 def count_operations(values: dict[str, int]) -> int:
     """The requests that moved no data."""
-    from iostats.totals import nfs_values  # a start needs none of it
-    return sum(nfs_values.select_metadata(values).values())
+    from iostats.totals import other_values  # a start needs none of it
+    return sum(other_values.select_metadata(values).values())
 
 
 def split(name: str) -> tuple[str, str, str] | None:

@@ -12,9 +12,11 @@ from iostats.base.errors import ConfigError
 from iostats.report.findings.finding import Finding
 from iostats.report.findings.interval import UNKNOWN
 from iostats.report.findings.known_io import is_shared, list_sides
+from iostats.report.findings.requests import list_requests
 from iostats.report.findings.rule import Limits
-from iostats.report.findings.rules import NOT_LUSTRE, OF_FILE_SYSTEMS, OF_JOBS, RULES
+from iostats.report.findings.rules import OF_FILE_SYSTEMS, OF_JOBS, OF_REQUESTS, RULES
 from iostats.report.job_fields import NODES
+from iostats.totals.bounds import LUSTRE
 from iostats.totals.record import Record
 
 if TYPE_CHECKING:
@@ -38,16 +40,23 @@ def find_problems(record: Mapping[str, object], config: Config) -> list[Finding]
     record = Record.of(record)
     limits, results = Limits(config), []
     off = set(config.findings.off)
-    for rule in (*OF_JOBS, *NOT_LUSTRE):
+    for rule in OF_JOBS:
         if rule.id not in off:
             results += [(held.file_system, rule, held) for held in rule.when(record, limits)]
+    for requests in list_requests(record, limits):
+        for rule in (*OF_REQUESTS, *OF_FILE_SYSTEMS):
+            when = rule.when if rule in OF_REQUESTS else rule.of_requests
+            held = when(requests, limits) if when and rule.id not in off else None
+            results += [(requests.name, rule, held)] if held else []
     for name, sides in list_sides(record).items():
         for rule in OF_FILE_SYSTEMS:
             if rule.id not in off:
                 every = (rule.when(io, limits) for io in sides
-                         if _is_judged(rule.id, io, limits))
+                         if _is_judged(rule, io, limits))
                 results += [(name, rule, held) for held in list(filter(None, every))[:1]]
-    return sorted((_make_finding(name, rule, held, config) for name, rule, held in _merge(results)),
+    kinds = {"": "", **{fs.name: fs.kind for fs in record.file_systems}}
+    return sorted((_make_finding(name, rule, held, config)._replace(kind=kinds.get(name, LUSTRE))
+                   for name, rule, held in _merge(results)),
                   key=lambda finding: (-finding.weight, _PLACES[finding.id], finding.file_system))
 
 
@@ -128,7 +137,7 @@ def list_checks(record: Mapping[str, object], config: Config) -> str:
     things = [rule.looks_at for rule in RULES
               if rule.looks_at and rule.id not in off and any(
                   _has_needed_numbers(rule.id, io) for io in judged
-                  if _is_judged(rule.id, io, limits))]
+                  if _is_judged(rule, io, limits))]
     low = not any(io.is_whole for io in judged)
     return (f"No problems found. Checked: {', '.join(things)}"
             + (" (some numbers are too low to tell)" if low else "") + ".")
@@ -144,7 +153,8 @@ def _has_needed_numbers(rule_id: str, io: KnownIO) -> bool:
              "metadata_storm": bool(io.mdt_requests), "one_ost": len(io.ost_bytes) > 1,
              "one_node": (io.nodes or 0) > 1 and not io.busiest.keys().isdisjoint(
                  ("read_bytes", "write_bytes")),
-             "small_writes": io.side == NODES, "small_reads": io.side == NODES,
+             **{f"small_{call}s": io.side == NODES and io.count_calls(call) != UNKNOWN
+                for call in ("read", "write")},
              "random_reads": bool(io.ost_moved["read"]) and io.side == NODES,
              "cache_served": io.side == NODES
              and io.get_network_amount("read_bytes") != UNKNOWN,
@@ -152,9 +162,9 @@ def _has_needed_numbers(rule_id: str, io: KnownIO) -> bool:
     return needs.get(rule_id, io.absent.high < inf or io.side == NODES)
 
 
-def _is_judged(rule_id: str, io: KnownIO, limits: Limits) -> bool:
-    return (rule_id == "slow_servers" or not io.is_times_alone) and not _is_too_small(
-        io, limits)
+def _is_judged(rule: Rule, io: KnownIO, limits: Limits) -> bool:
+    return (rule.of_any_kind or io.kind == LUSTRE) and (
+        rule.id == "slow_servers" or not io.is_times_alone) and not _is_too_small(io, limits)
 
 
 def _is_too_small(io: KnownIO, limits: Limits) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.text import cut, measure_width, wrap
+from iostats.totals.bounds import LUSTRE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ class Finding(NamedTuple):
     """One finding."""
 
     id: str         # of its rule, as in docs/reference/findings.md and in [findings]: small_writes
-    file_system: str  # as Lustre calls it; "" where it is about the whole job
+    file_system: str  # as Lustre calls it, or as mounted; "" where it is about the whole job
     weight: float   # for sorting only, the highest first, as it is partly an estimate
     number: str     # what made the rule hold, as text: "1,204,113 writes of 812 bytes on average"
     meaning: str    # what that means, a sentence
@@ -36,6 +37,12 @@ class Finding(NamedTuple):
     cost: float | None = None
     # False if it holds only if one thread of each node made all of the calls
     is_certain: bool = True
+    kind: str = ""      # of its file system, as in the record; "" where it is about the whole job
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is about another file system than Lustre, or about local disks."""
+        return self.kind not in ("", LUSTRE)
 
 
 def as_form(finding: Finding | Cause) -> dict[str, object]:
@@ -44,8 +51,8 @@ def as_form(finding: Finding | Cause) -> dict[str, object]:
     weighs them.
     """
     form: dict[str, Any] = finding._asdict()
-    del form["weight"]
-    form.pop("is_certain", None)
+    for name in ("weight", *(("is_certain", "kind") if isinstance(finding, Finding) else ())):
+        del form[name]
     return form
 
 

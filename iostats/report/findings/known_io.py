@@ -27,7 +27,9 @@ from iostats.report.findings.interval import (
 from iostats.report.findings.noise_floor import NoiseFloor
 from iostats.report.findings.time_share import count_cpus, count_workers
 from iostats.report.job_fields import EXPORTS, NODES, SERVERS
-from iostats.totals.bounds import NUMBERS, list_too_low_numbers
+from iostats.totals.bounds import LUSTRE, NUMBERS, list_too_low_numbers
+from iostats.totals.kinds import measure_bytes
+from iostats.totals.other_values import SOURCES
 
 if TYPE_CHECKING:
     from typing import Any
@@ -84,7 +86,8 @@ class KnownIO:
     The known numbers of a job's I/O on one file system.
 
     Attributes:
-        file_system: as Lustre calls it.
+        file_system: as Lustre calls it, or as it was mounted.
+        kind: of a record's file system: LUSTRE, or another, of which less is known.
         side: NODES, SERVERS or EXPORTS: who counted.
         elapsed_s: how long the job took.
         node_s: the same of all nodes together.
@@ -121,6 +124,7 @@ class KnownIO:
     def __init__(self, file_system: str, side: str, elapsed_s: Interval, node_s: Interval,
                  nodes: int | None) -> None:
         self.file_system, self.side, self.nodes = file_system, side, nodes
+        self.kind = LUSTRE
         self.elapsed_s, self.node_s = elapsed_s, node_s
         self.numbers: dict[str, Interval] = {}
         self.uncalled: dict[str, float] = {}
@@ -165,8 +169,10 @@ class KnownIO:
         "write").
 
         What mapped files and, since 2.14, libaio move is in no call, but goes over the network.
+        GPFS counts all bytes, and none over the network.
         """
-        over = float(self.get_network_amount(f"{direction}_bytes").high)
+        over = float(self.get_network_amount(f"{direction}_bytes").high) if (
+            self.network or self.kind == LUSTRE) else 0.0
         return max(over, float(self.of(f"{direction}_bytes").high)) if self.side == NODES else over
 
     def is_timed(self, *metrics: str) -> bool:
@@ -236,8 +242,9 @@ def list_sides(record: Record) -> dict[str, list[KnownIO]]:
     servers', who count by job, are asked too; always for what they alone know, their own times.
     """
     sides: dict[str, list[KnownIO]] = {}
-    for fs in record.lustre if record.coverage.reported else ():
-        if fs.operations is not None or fs.network is not None or fs.metadata:
+    for fs in record.file_systems if record.coverage.reported else ():
+        if fs.kind in SOURCES or (fs.kind == LUSTRE and (
+                fs.operations is not None or fs.network is not None or fs.metadata)):
             sides.setdefault(fs.name, []).append(_from_nodes(record, fs))
     for counted in record.harvest.file_systems if record.harvest else ():
         there = sides.setdefault(counted.name, [])
@@ -297,6 +304,7 @@ def _from_nodes(record: Record, fs: FileSystemRecord) -> KnownIO:
         node_s = elapsed_s * coverage.reported
     io = KnownIO(fs.name, NODES, elapsed, UNKNOWN if node_s is None else Interval(
         node_s, node_s if is_whole else inf), coverage.reported)
+    io.kind = fs.kind
     other_jobs, noise = _OtherJobs(record, fs.name), NoiseFloor(fs, coverage.reported)
     io.is_whole = is_whole and not other_jobs.are_there and not fs.low
     low, high = set(list_too_low_numbers(fs)), set(fs.too_high)
@@ -317,9 +325,8 @@ def _from_nodes(record: Record, fs: FileSystemRecord) -> KnownIO:
         return Interval(0 if number in high else max(
             0, value - other_jobs.amount(metric) - noise.amount(metric)), highest)
 
-    for metric, value in (fs.application or {}).items():
-        if metric != "lower_bound" and value is not None:
-            io.numbers[metric] = interval(metric, value)
+    for metric, value in _list_amounts(fs).items():
+        io.numbers[metric] = interval(metric, value)
     for name in ("read_bytes", "write_bytes", "read_calls", "write_calls"):
         io.numbers.setdefault(name, UNKNOWN)
     if fs.operations is not None:
@@ -352,6 +359,15 @@ def _from_nodes(record: Record, fs: FileSystemRecord) -> KnownIO:
     if io.is_whole and fs.series and fs.series.nodes >= coverage.reported:
         io.series = noise.without(fs.series) if noise else fs.series
     return io
+
+
+def _list_amounts(fs: FileSystemRecord) -> dict[str, int]:
+    """Return {metric: number}, as far as known: bytes and calls of programs; of CephFS bytes."""
+    if fs.application is None:
+        moved = {metric: measure_bytes(fs, metric) for metric in ("read_bytes", "write_bytes")}
+        return {metric: known[0] for metric, known in moved.items() if known}
+    return {metric: value for metric, value in fs.application.items()
+            if metric != "lower_bound" and value is not None}
 
 
 def _bound_uncalled(fs: FileSystemRecord, low: set[str]) -> dict[str, float]:
@@ -411,11 +427,13 @@ def _add_network(io: KnownIO, fs: FileSystemRecord, other_jobs: _OtherJobs,
         direction = metric.partition("_")[0]
         return (noise.amount(f"{direction}_bytes") if metric.endswith("_bytes")
                 else round(value * noise.share(f"{direction}_bytes")))
-    sources = ["osc", "mdc", *(["rpc_stats"] if fs.network and fs.network.read_bytes is None
-                               else [])]
+    sources = ["osc", "mdc", fs.kind, *(["rpc_stats"] if fs.network and (
+        fs.network.read_bytes is None) else [])]
     for metric, value in (fs.network or {}).items():
         if metric != "lower_bound":
             io.network[metric] = interval(value, *sources, own=bound_noise(metric, value or 0))
+            if fs.kind != LUSTRE and fs.network and fs.network.lower_bound:     # pNFS
+                io.network[metric] = io.network[metric]._replace(high=inf)
     for metric in io.network if fs.balance is not None else ():
         value = sum(values.get(metric, 0) for target, values in fs.targets.items()
                     if target.startswith("OST"))

@@ -44,12 +44,17 @@ class Rule(NamedTuple):
     id: str                         # as in [findings] and docs/reference/findings.md: small_writes
     # the subject of the rule, for the line of checks where no rule holds; "" for none
     looks_at: str
-    # (KnownIO, Limits) -> Held or None; of rules about the whole job (Record, Limits) -> [Held]
+    # (KnownIO, Limits) -> Held or None; of rules about the whole job (Record, Limits) -> [Held],
+    # and of those about requests (KnownRequests, Limits) -> Held or None
     when: Callable[..., Any]
     # meaning, advice: a sentence each; a Held's own win
     meaning: str
     advice: str
     options: tuple[str, ...] = ()   # keys of [findings] that only this rule has
+    # whether `when` and the texts hold for each kind of file systems of which calls are known
+    of_any_kind: bool = False
+    # the same rule for file systems of which requests alone are known: as `when` of these
+    of_requests: Callable[..., Any] | None = None
 
 
 class Held(NamedTuple):

@@ -6,7 +6,13 @@ section there.
 
 from __future__ import annotations
 
-from iostats.report.findings import calls, faults, local_disks, nfs, target_and_node_rules
+from iostats.report.findings import (
+    calls,
+    faults,
+    local_disks,
+    requests,
+    target_and_node_rules,
+)
 from iostats.report.findings.rule import Rule
 
 # About the whole job.
@@ -16,6 +22,9 @@ OF_JOBS = (
          "Check this run's output, or write it again."),
     Rule("faults", "", faults.faults, "I/O there waited or failed.",
          "Nothing to change in the job; if it happens again, report it to the site."),
+    Rule("slow_local_disk", "", local_disks.slow_disks,
+         "The disk was slow, or had more to do than it can.",
+         "Write less there or in larger pieces; compare with other nodes (iostats diff)."),
 )
 
 # About one file system each.
@@ -23,13 +32,15 @@ OF_FILE_SYSTEMS = (
     Rule("small_writes", "writes", calls.small_writes,
          "Every call pays for a system call and a lock, even if it moves only a few bytes.",
          "Write at least 1 MiB per call: use a larger buffer or collective MPI-IO.",
-         ("small_bytes",)),
+         ("small_bytes",), of_any_kind=True),
     Rule("small_reads", "reads", calls.small_reads,
          "Every call pays for a system call and a lookup, even if it moves only a few bytes.",
-         "Read at least 1 MiB per call; pack small samples into larger files."),
+         "Read at least 1 MiB per call; pack small samples into larger files.",
+         of_any_kind=True),
     Rule("small_requests", "requests", calls.small_requests,
          "The node could not merge them (O_DIRECT, O_SYNC, fsync(), shared blocks).",
-         "Read or write 1 MiB or more at a time; call fsync() once per file."),
+         "Read or write 1 MiB or more at a time; call fsync() once per file.",
+         of_requests=requests.small_requests),
     Rule("lock_contention", "", target_and_node_rules.lock_contention,
          "Nodes that write into the same part of a file take its lock from each other.",
          "Write large, aligned parts: collective MPI-IO, or a file for each node."),
@@ -43,8 +54,8 @@ OF_FILE_SYSTEMS = (
          "Each open may ask the MDT, which all jobs share.",
          "Open a file once, outside of the loop."),
     Rule("many_opens", "", calls.many_opens,
-         "Each open and close asks the MDT; how many files these are is not recorded.",
-         "Keep files open; pack small ones (HDF5, tar, SquashFS)."),
+         "Each open and close asks the servers; how many files these are is not recorded.",
+         "Keep files open; pack small ones (HDF5, tar, SquashFS).", of_any_kind=True),
     Rule("metadata_storm", "MDTs", target_and_node_rules.metadata_storm,
          "So many requests can slow down all jobs on this file system.",
          "Open, stat and remove less; use fewer and larger files.",
@@ -82,7 +93,8 @@ OF_FILE_SYSTEMS = (
          "Where lfs getstripe shows few stripes, give large shared files more stripes."),
     Rule("one_node", "nodes", target_and_node_rules.one_node,
          "The other nodes may wait for it, or send it their data.",
-         "Let all nodes take part: MPI-IO, parallel HDF5, a file for each node."),
+         "Let all nodes take part: MPI-IO, parallel HDF5, a file for each node.",
+         of_any_kind=True),
     Rule("slow_nodes", "", target_and_node_rules.slow_nodes,
          "A slow node or link, or data that only the others had in memory.",
          "Run without it; if it is slow in other jobs, too, report it to the site."),
@@ -97,23 +109,17 @@ OF_FILE_SYSTEMS = (
          "Nothing to change; reads that miss the cache would take longer."),
 )
 
-# About file systems other than Lustre, each of which the rule checks by itself.
-NOT_LUSTRE = (
-    Rule("nfs_resent_requests", "", nfs.resent_requests,
+# About requests to the servers of other file systems.
+OF_REQUESTS = (
+    Rule("resent_requests", "", requests.resent_requests,
          "The connection broke, or the server or the network was late.",
          "Nothing to change in the job; if it happens again, report it to the site."),
-    Rule("work_on_nfs", "", nfs.work_on_nfs,
+    Rule("work_on_nfs", "", requests.work_on_nfs,
          "An NFS server is mostly one machine for all users.",
          "Run the job in a directory on Lustre; copy to NFS what is to be kept."),
-    Rule("nfs_small_requests", "", nfs.small_requests,
-         "Small files, O_SYNC, fsync(), reads all over a file, or a small rsize or wsize.",
-         "Read and write 1 MiB or more; pack small files into one."),
-    Rule("nfs_metadata", "", nfs.many_requests,
+    Rule("metadata_requests", "", requests.metadata_requests,
          "Programs wait for most, and all users share the server.",
          "Open and stat() less; pack small files, or copy them to a local disk."),
-    Rule("slow_local_disk", "", local_disks.slow_disks,
-         "The disk was slow, or had more to do than it can.",
-         "Write less there or in larger pieces; compare with other nodes (iostats diff)."),
 )
 
-RULES = (*OF_JOBS, *NOT_LUSTRE, *OF_FILE_SYSTEMS)
+RULES = (*OF_JOBS, *OF_REQUESTS, *OF_FILE_SYSTEMS)

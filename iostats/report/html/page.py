@@ -46,13 +46,15 @@ from iostats.report.why.cause import (
     main_cause,
 )
 from iostats.report.why.time_in_lustre import TimeInLustre, compute_time_in_lustre
-from iostats.totals.bounds import mark, mark_layer, mark_ratio, mark_source
+from iostats.totals.bounds import get_mark, mark, mark_layer, mark_ratio, mark_source
+from iostats.totals.disk_values import LOCAL_DISKS
+from iostats.totals.kinds import measure_bytes
 from iostats.totals.record import FileSystemRecord, Record
 from iostats.totals.record_part import SCHEMA
 
 MOST_FINDINGS = 5                   # that are open at once
 LONGEST_BYTES = 200_000             # of a document
-_MOST_DETAILS = 4                   # file systems with charts and tables of their own
+_MOST_DETAILS = 5                   # file systems with charts and tables of their own
 _MOST_BARS, _FEWER_BARS = 1000, 160     # of a chart, of the busiest file system and of others
 _MOST_NOTES = 40
 SMALL_SHARE, LARGE_SHARE = 0.05, 0.3  # of the job's time, and of its nodes' time
@@ -342,14 +344,16 @@ def make_tiles(record: Record, shown: Sequence[FileSystemRecord], units: str,
 def _make_transfer_tile(record: Record, shown: Sequence[FileSystemRecord], direction: str,
                         units: str) -> Tile:
     title, metric = {"read": "Read", "write": "Written"}[direction], f"{direction}_bytes"
-    counted = [fs for fs in shown if fs.application is not None]
+    counted = [(fs, known) for fs in shown if fs.name != LOCAL_DISKS
+               for known in [measure_bytes(fs, metric)] if known]
     if not counted:
         return _make_server_tile(record, title, direction, units)
-    total = sum(get_bytes(fs.application, direction) for fs in counted if fs.application)
-    of_each = [fs.application[f"{direction}_calls"] for fs in counted if fs.application]
+    total = sum(amount for _, (amount, *_) in counted)
+    of_each = [fs.application[f"{direction}_calls"] if fs.application else None
+               for fs, _ in counted]
     calls = [number for number in of_each if number is not None]
-    low = _find_sum_mark([mark(fs, metric) for fs in counted])
-    low_calls = _find_sum_mark([mark(fs, f"{direction}_calls") for fs in counted])
+    low = _find_sum_mark([get_mark(*marks) for _, (_, *marks) in counted])
+    low_calls = _find_sum_mark([mark(fs, f"{direction}_calls") for fs, _ in counted])
     about = ""
     if len(calls) == len(of_each) and any(calls):
         each = mark_ratio(low, low_calls) + format_bytes(total // sum(calls), units)

@@ -32,8 +32,8 @@ from iostats.report.job_numbers import (
     name_metadata_server,
 )
 from iostats.report.text_table import find_busiest, format_metric_name, format_program_bytes
-from iostats.totals import nfs_values
 from iostats.totals.bounds import (
+    LUSTRE,
     get_mark,
     mark,
     mark_layer,
@@ -43,7 +43,7 @@ from iostats.totals.bounds import (
     mark_source,
     mark_spread,
 )
-from iostats.totals.disk_values import LOCAL_DISKS
+from iostats.totals.kinds import BY_SOURCE
 from iostats.totals.record import FileSystemRecord, NodesFileSystem, Record, ServersFileSystem
 
 MOST_ROWS = 40                      # of one table of operations or counters
@@ -77,7 +77,7 @@ def make_file_system_table(shown: Sequence[FileSystemRecord], units: str) -> Pag
     """Make the table of bytes and operations, a row for each file system."""
     rows = []
     for fs in shown:
-        if not fs.application and not fs.network and fs.sources and fs.name != LOCAL_DISKS:
+        if not fs.application and not fs.network and fs.sources and fs.kind not in BY_SOURCE:
             continue                                                # other counters alone
         rows.append([
             fs.label,
@@ -160,7 +160,7 @@ def make_metadata_table(fs: FileSystemRecord) -> PageTable | None:
     low, of_mean = mark_metadata(fs)
     rows = []
     targets = sorted(((server, requests) for server, requests in fs.metadata.items()
-                      if requests.requests or fs.kind not in nfs_values.BYTES_ALONE),
+                      if requests.requests or fs.kind == LUSTRE),
                      key=lambda item: (-item[1].requests, item[0]))
     for target, requests in targets[:_MOST_TARGETS]:
         rate = requests.per_second_per_node

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.units import format_percent
 from iostats.report.why.known_from import MOSTLY
+from iostats.report.why.words import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +39,7 @@ _PATTERNS = {"one_ost": "The use of a single OST", "one_mdt": "The use of a sing
              "few_osts": "The use of few OSTs", "fsync": "Calls of fsync()",
              "one_node": "I/O on a single node", "flock": "File locks",
              "other_calls": "Metadata calls", "work_on_nfs": "Work on NFS instead of Lustre",
-             "nfs_small_requests": "Small NFS requests",
-             "nfs_metadata": "Requests for metadata to NFS"}
+             "metadata_requests": "Requests for metadata"}
 _VERBS = {HIGH: "slowed", MEDIUM: "probably slowed", LOW: "may have slowed"}
 _ALL_OF_IT = 0.995                  # of the run time: such an upper bound would be no information
 
@@ -69,6 +69,9 @@ def main_cause(causes: Sequence[Cause] | None) -> Cause | None:
 def format_headline(cause: Cause) -> str:
     """Format the headline of a cause: "Small writes probably slowed this job"."""
     if cause.kind == NOT_IN_LUSTRE:
+        if len(cause.about.get("seen", ())) > 1:
+            return "No file system that iostats can see " + (
+                "was the bottleneck" if cause.confidence == HIGH else "slowed this job much")
         return ("Lustre was not the bottleneck" if cause.confidence == HIGH else
                 "Lustre hardly slowed this job")
     finding: str = cause.about.get("finding", "")
@@ -92,7 +95,9 @@ def format_headline_sentence(cause: Cause) -> str:
     share = ""
     if cause.kind == NOT_IN_LUSTRE:
         node_share: float = cause.about["share"]
-        share = f": at most {format_percent(node_share)} of node time"
+        seen: list[str] = cause.about.get("seen", [])
+        share = f": {join_words(seen)}" if len(seen) > 1 else (
+            f": at most {format_percent(node_share)} of node time")
     return f"{format_headline(cause)}{share} (confidence: {cause.confidence})."
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.units import format_percent
 from iostats.report.findings.evaluate import explain_too_short, find_problems
-from iostats.report.findings.rules import NOT_LUSTRE
 from iostats.report.why import time_on_disks, words
 from iostats.report.why.cause import (
     BUSY_TARGET,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 _MOST_OWN = 3                       # findings
 # Findings that are no pattern of the job's own, or that causes tell better.
 _NOT_OWN = frozenset(("data_lost", "faults", "slow_servers", "time_in_lustre", "cache_served",
-                      "nfs_resent_requests"))
+                      "resent_requests"))
 # Findings about calls that took long, which slow targets and faults explain better.
 _SLOW_CALLS = frozenset(("slow_metadata", "other_calls", "one_ost", "few_osts"))
 # Findings that matter even if calls took little time: other jobs use the same MDTs, or the job
@@ -58,7 +57,6 @@ _SLOW_CALLS = frozenset(("slow_metadata", "other_calls", "one_ost", "few_osts"))
 _BESIDE_TIME = frozenset(("metadata_storm", "one_mdt", "polling"))
 # What the network may have a part in.
 _NETWORK_MAY_EXPLAIN = frozenset((BUSY_TARGET, SLOW_TARGET, SLOW_NODE, FAULT, UNKNOWN))
-_NOT_LUSTRE = frozenset(rule.id for rule in NOT_LUSTRE)
 
 
 class Judgement(NamedTuple):
@@ -85,7 +83,7 @@ def judge_record(record: Record, config: Config, history: JobHistory | None = No
     causes = _find_causes(record, config, history, like, why_no_history, findings)
     if any(item.kind == NOT_IN_LUSTRE for item in causes):
         findings = [item for item in findings
-                    if item.id in _NOT_OWN | _BESIDE_TIME | _NOT_LUSTRE]
+                    if item.is_elsewhere or item.id in _NOT_OWN | _BESIDE_TIME]
     return Judgement(causes, findings)
 
 
@@ -139,7 +137,8 @@ def _compute_elapsed(record: Record, history: JobHistory | None) -> float | None
 
 def _waits_outside_calls(finding: Finding) -> bool:
     """Whether a job waits between its calls, or for requests that no call made."""
-    return finding.id == "polling" or (finding.id == "small_requests" and finding.cost is None)
+    return finding.id == "polling" or (
+        finding.id == "small_requests" and finding.cost is None and not finding.is_elsewhere)
 
 
 def _make_not_in_lustre(time: TimeInLustre, record: Record) -> list[Cause]:
@@ -158,7 +157,8 @@ def _make_not_in_lustre(time: TimeInLustre, record: Record) -> list[Cause]:
     return [Cause(NOT_IN_LUSTRE, 1 - min(1.0, known.busiest_share), HIGH if is_certain else MEDIUM,
                   min(1.0, known.serial_share),
                   time_on_disks.describe_no_time(record, known.share),
-                  evidence, {"share": known.share, "seconds": known.seconds})]
+                  evidence, {"share": known.share, "seconds": known.seconds,
+                             "seen": time_on_disks.list_small_shares(record, known.share)})]
 
 
 def _list_job_patterns(findings: Sequence[Finding], time: TimeInLustre,
@@ -166,14 +166,14 @@ def _list_job_patterns(findings: Sequence[Finding], time: TimeInLustre,
                        like: LikeRuns, config: Config) -> list[Cause]:
     """List the findings that explain the rest of the job's time in Lustre, and time elsewhere."""
     if any(cause.kind == NOT_IN_LUSTRE for cause in known_causes):
-        findings = [finding for finding in findings if finding.id in _NOT_LUSTRE]
+        findings = [finding for finding in findings if finding.is_elsewhere]
     whole = time.known if time.is_whole else None
     in_lustre = min(1.0, whole.busiest_share) if whole else 1.0
     left = in_lustre - sum(cause.weight for cause in known_causes)
     causes = []
     explained = _SLOW_CALLS if known_causes else frozenset()
     for finding in [finding for finding in findings if finding.id not in explained][:_MOST_OWN]:
-        is_elsewhere = finding.id in _NOT_LUSTRE
+        is_elsewhere = finding.is_elsewhere
         is_outside = is_elsewhere or _waits_outside_calls(finding)
         weight = finding.weight if is_outside else min(left, finding.weight)
         if (weight if is_outside else left) < SMALLEST:

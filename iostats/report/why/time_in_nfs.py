@@ -12,7 +12,7 @@ from __future__ import annotations
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.units import format_percent
 from iostats.report.why import words
-from iostats.totals import nfs_values
+from iostats.totals import other_values
 from iostats.totals.record import FileSystemRecord, Record
 
 
@@ -29,7 +29,7 @@ class TimeInNfs(NamedTuple):
 def compute_time_in_nfs(record: Record) -> TimeInNfs | None:
     """The TimeInNfs of a record; None for a job without NFS."""
     mounts = [(_sum_seconds(fs), fs.label) for fs in record.file_systems
-              if fs.kind == nfs_values.KIND]
+              if fs.kind == other_values.NFS]
     if not mounts:
         return None
     names = [label for _, label in sorted(mounts, key=lambda item: (-(item[0] or 0.0), item[1]))]
@@ -42,7 +42,7 @@ def compute_time_in_nfs(record: Record) -> TimeInNfs | None:
 
 def _sum_seconds(fs: FileSystemRecord) -> float | None:
     """Seconds of all requests of a file system; None if some may be missing."""
-    counted = fs.sources.get(nfs_values.KIND)
+    counted = fs.sources.get(other_values.NFS)
     if counted is None or counted.lower_bound or fs.network is None or fs.network.lower_bound:
         return None
     us = sum(counted.totals.get(f"{kind}_us", 0) for kind in ("read", "write", "metadata"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from iostats.base.units import format_percent
 from iostats.report.why import words
 from iostats.report.why.time_in_nfs import compute_time_in_nfs, describe_time_in_nfs
-from iostats.totals import bounds, disk_values, nfs_values
+from iostats.totals import bounds, disk_values, other_values
 
 if TYPE_CHECKING:
     from iostats.totals.record import Record
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HARDLY = 0.1                # of the nodes' time: less is mostly not there
 _SHOWN = 0.01
 # Kinds of file systems of which it is known how much time requests took.
-_TIMED = (bounds.LUSTRE, nfs_values.KIND, disk_values.OF_JOB, disk_values.OF_NODES)
+_TIMED = (bounds.LUSTRE, other_values.NFS, disk_values.OF_JOB, disk_values.OF_NODES)
 
 
 def compute_time_on_disks(record: Record) -> tuple[float, float] | None:
@@ -49,16 +49,27 @@ def describe_times_beside_lustre(record: Record) -> list[str]:
                               describe_time_on_disks(compute_time_on_disks(record))) if text]
 
 
+def list_small_shares(record: Record, share: float) -> list[str]:
+    """
+    List the shares of node time by file system, of a job with a small `share` of it in Lustre:
+    ["at most 1.7 % of node time in Lustre", "1.0 % in NFS"]; [] where some may be large.
+    """
+    nfs, disks = compute_time_in_nfs(record), compute_time_on_disks(record)
+    if any(fs.kind not in _TIMED for fs in record.file_systems) or (
+            nfs and (nfs.share is None or nfs.share >= HARDLY)) or (disks and disks[1] >= HARDLY):
+        return []
+    parts = [f"at most {format_percent(share)} of node time in Lustre"]
+    parts += [f"{format_percent(nfs.share)} in NFS"] if nfs and nfs.share is not None else []
+    parts += [f"{format_percent(disks[1])} on local disks"] if disks else []
+    return parts
+
+
 def describe_no_time(record: Record, share: float) -> str:
     """
     Describe a job with this share of node time in Lustre, which is small; what else iostats can see
     is named if that is known, and small as well.
     """
-    nfs, disks = compute_time_in_nfs(record), compute_time_on_disks(record)
-    if any(fs.kind not in _TIMED for fs in record.file_systems) or (
-            nfs and (nfs.share is None or nfs.share >= HARDLY)) or (disks and disks[1] >= HARDLY):
+    parts = list_small_shares(record, share)
+    if not parts:
         return f"Its calls to Lustre took at most {format_percent(share)} of node time"
-    parts = [f"at most {format_percent(share)} of node time in Lustre"]
-    parts += [f"{format_percent(nfs.share)} in NFS"] if nfs and nfs.share is not None else []
-    parts += [f"{format_percent(disks[1])} on local disks"] if disks else []
     return f"Its time was not in any file system that iostats can see: {words.join_words(parts)}"

@@ -16,8 +16,8 @@ InfluxDB's line protocol, made of sweeps and events.
     lustre_service node service        those of a service of a storage server
     job_io         cluster job user account fs kind            read_bytes write_bytes lower_bound
                                                                upper_bound,
-                                                               of NFS requests retransmissions
-                                                               timeouts
+                                                               requests of NFS and CephFS,
+                                                               of NFS retransmissions timeouts
     lustre_lnet    node                sent received routed dropped, their _bytes, waiting; resent,
                                        response_timeouts, lowest_health where known
     lustre_lnet_credits node lnet      waiting lowest; where known peers waiting_peers peer_waiting
@@ -32,7 +32,8 @@ active job has a point, but not for a sweep of more than an hour ago.  `lustre_j
 the database makes the rates: an active job or node has a point, and one at the time of the sweep
 before if it had none there, so that an increase begins at the right time.
 
-A point of job_io is of a finished job on NFS, GPFS or local disks, at its end.
+A point of job_io is of a finished job on another file system than Lustre, or on local disks, at its
+end.
 
 An event's point has the time of its beginning.  An event that grows is written again with its first
 tags and time, so it replaces its point.

@@ -9,7 +9,7 @@ The page for Prometheus: amounts of jobs and nodes as prometheus_client's famili
     lustre_client_write_bytes_total lustre_client_write_samples_total
     lustre_client_operations_total  {component,fs,node}
     lustre_client_lower_bound
-    iostats_finished_jobs_..._total                   {fs,kind}, of NFS and local disks
+    iostats_finished_jobs_..._total                   {fs,kind}, of other file systems
     iostats_...                                       about the harvest, the agents, the sinks
 
 lustre_job_... are the names of the lustre_exporter of HPE and GSI and of Whamcloud's
@@ -221,9 +221,9 @@ def _add(family: Any, labels: Sequence[str], amount: int) -> None:
 
 # What finished jobs did on other file systems than Lustre: name -> help.
 FINISHED = {
-    "read_bytes": "Bytes read: on NFS and GPFS by programs, from local disks by the disks.",
-    "write_bytes": "Bytes written: on NFS and GPFS by programs, to local disks by the disks.",
-    "requests": "Requests to NFS servers.",
+    "read_bytes": "Bytes read: by programs on NFS and GPFS, in requests to CephFS, at the disks.",
+    "write_bytes": "Bytes written, by the same.",
+    "requests": "Requests to servers of NFS and CephFS.",
     "retransmissions": "Requests to NFS servers that were sent again.",
     "timeouts": "Requests that an NFS server did not answer within the mount's time limit.",
     "too_low": "Jobs some of whose amounts may be too low.",
