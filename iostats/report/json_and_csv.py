@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from iostats.node import sources
 from iostats.report.job_numbers import IMPORTED, list_moved
 from iostats.totals.bounds import list_too_low_numbers
 
@@ -100,7 +101,8 @@ def _list_node_numbers(fs: FileSystemRecord) -> Iterator[tuple[str, str, Any, bo
         yield "application", "write_bytes_max", highest, False, True
     for source, counted in fs.sources.items():
         for metric, value in counted.totals.items():
-            yield source, metric, value, counted.lower_bound, False
+            yield (source, metric, value, counted.lower_bound,
+                   sources.is_upper_bound(source, metric))
     if fs.operations is None:
         yield "operations", "(all)", None, True, False
     for name, row in (fs.operations or {}).items():

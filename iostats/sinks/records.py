@@ -26,7 +26,7 @@ class FileSystemPoint(NamedTuple):
     """One file system of a job."""
 
     fs: str
-    kind: str                   # totals.kinds.Kind.name
+    kind: str                   # FileSystemKind.name
     amounts: dict[str, int]     # name -> number: of programs, or of the disks
     # some may be too low, too high
     is_low: bool
@@ -42,10 +42,10 @@ def _list_points(fs: FileSystemRecord) -> Iterator[FileSystemPoint]:
     kind, moved = BY_SOURCE.get(fs.kind), [measure_bytes(fs, name) for name in _OF_BOTH]
     if kind is None or kind not in KINDS or fs.kind == OF_NODES:
         return
-    known = [one for one in moved if one is not None]
-    if len(known) < len(_OF_BOTH):
+    numbers = [number for number in moved if number is not None]
+    if len(numbers) < len(_OF_BOTH):
         return
-    amounts = {name: amount for name, (amount, *_) in zip(_OF_BOTH, known)}
+    amounts = {name: amount for name, (amount, *_) in zip(_OF_BOTH, numbers)}
     counted = fs.sources.get(fs.kind)
     requests = sum(server.requests for server in fs.metadata.values())
     if fs.kind == NFS:
@@ -54,8 +54,8 @@ def _list_points(fs: FileSystemRecord) -> Iterator[FileSystemPoint]:
         amounts.update({name: counted.totals.get(name, 0) for name in _OF_NFS} if counted else {})
     elif fs.kind == CEPH and counted:
         amounts["requests"] = requests + sum(counted.totals.get(name, 0) for name in _OF_CEPH)
-    yield FileSystemPoint(fs.name, kind.name, amounts, any(is_low for _, is_low, _ in known),
-                          any(is_high for *_, is_high in known))
+    yield FileSystemPoint(fs.name, kind.name, amounts, any(is_low for _, is_low, _ in numbers),
+                          any(is_high for *_, is_high in numbers))
 
 
 class FinishedJobs:

@@ -273,8 +273,8 @@ def _compute_gain_of_same(start: Snapshot, end: Snapshot, before: Reading, after
 
 def _add_restarting(gain: Gain, before: Reading, after: Reading) -> Gain:
     """
-    Add the gains of counts that begin again at 0 when they are full, or were cleared: what is sure
-    in both cases.
+    Add the gains of counts that restart at 0 when they are full, or were cleared: what is sure in
+    both cases.
     """
     was_cleared = any(_has_decreased(counter, after.counters.get(name))
                       for name, counter in before.counters.items())

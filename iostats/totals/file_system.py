@@ -81,8 +81,8 @@ def find_requests(source: str, file_system: str, target: str, values: dict[str, 
     """((file system, MDT or server), {operation: count}) of metadata requests; None without."""
     if source == "md_stats":
         return (file_system, target), values
-    found = other_values.find_requests(source, file_system, values)
-    return found and ((file_system, found[0]), found[1])
+    requests = other_values.find_requests(source, file_system, values)
+    return requests and ((file_system, requests[0]), requests[1])
 
 
 class FileSystem:

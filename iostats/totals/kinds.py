@@ -7,17 +7,17 @@ columns of the store have a migration each (store/migrations).
 
 from __future__ import annotations
 
-from iostats.base.named_tuple import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
 from iostats.totals import bounds
 from iostats.totals.disk_values import LOCAL_DISKS, OF_JOB, OF_NODES, measure_disks
 from iostats.totals.other_values import CEPH, GPFS, NFS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.totals.record import FileSystemRecord
 
 
-class Kind(NamedTuple):
+class FileSystemKind(NamedTuple):
     """A kind of file systems."""
 
     name: str               # for --fstype, columns and labels: "nfs"
@@ -29,13 +29,14 @@ class Kind(NamedTuple):
     read_note: str = ""     # what to know of the bytes read, for the help of lists
 
 
-LUSTRE_KIND = Kind("lustre", "Lustre", "", "by programs", (bounds.LUSTRE,), "MDT")
+LUSTRE_KIND = FileSystemKind("lustre", "Lustre", "", "by programs", (bounds.LUSTRE,), "MDT")
 KINDS = (
-    Kind("nfs", "NFS", "NFS", "by programs", (NFS,), "NFS server"),
-    Kind("disk", "local disks", "Disk", "at the disks", (OF_JOB, OF_NODES), "",
-         "; <=: of whole nodes"),
-    Kind("gpfs", "GPFS", "GPFS", "by programs", (GPFS,)),
-    Kind("cephfs", "CephFS", "CephFS", "in requests", (CEPH,), "MDS", "; <=: less in holes"),
+    FileSystemKind("nfs", "NFS", "NFS", "by programs", (NFS,), "NFS server"),
+    FileSystemKind("disk", "local disks", "Disk", "at the disks", (OF_JOB, OF_NODES), "",
+                   "; <=: of whole nodes"),
+    FileSystemKind("gpfs", "GPFS", "GPFS", "by programs", (GPFS,)),
+    FileSystemKind("cephfs", "CephFS", "CephFS", "in requests", (CEPH,), "MDS",
+                   "; <=: less in holes"),
 )
 BY_SOURCE = {source: kind for kind in (LUSTRE_KIND, *KINDS) for source in kind.sources}
 

@@ -117,7 +117,7 @@ def make_bounds(source: str, values: Mapping[str, int], is_low: bool) -> Bounds:
 
     With O_DIRECT, NFS counts what a call asks for, before it is known how much of it there is:
     nfs_file_direct_read(), fs/nfs/direct.c; and CephFS what a request asks for.  GPFS' calls of 32
-    bits may have begun again any number of times.
+    bits may have restarted any number of times.
     """
     low = NUMBERS if is_low else (
         [name for name in NUMBERS if name not in _MOVED] if source == GPFS and any(values.values())

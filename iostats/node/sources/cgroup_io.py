@@ -30,6 +30,7 @@ from iostats.base.errors import StatsSyntaxError
 from iostats.base.private_files import read_if_readable, read_text
 from iostats.lustre.paths import File
 from iostats.lustre.stats import Counter, Reading
+from iostats.node.block_devices import BUILT, is_on_disk, list_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ READ_AT = ("start", "mark", "stop")
 CALLS_SUFFIX = "_calls"
 ONLY_IF_USED = True
 _TOPS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")      # the second beside v1
-_BUILT = "/virtual/block/"              # what is no disk is there
 _LVM, _OF_LVM, _ON = "LVM-", "lvm", "on"    # of dm/uuid; in a line of what a device is built of
 _METRICS = {"rbytes": "read_bytes", "wbytes": "write_bytes", "rios": "reads", "wios": "writes"}
 
@@ -83,38 +83,11 @@ def _name_disks(root: str, text: str) -> str:
         directory = os.path.realpath(os.path.join(root, "sys/dev/block", word))
         device = os.path.basename(directory) if ":" in word and is_on_disk(directory) else ""
         lines.append(device)
-        below = _list_below(directory) if device and _BUILT in directory else []
+        below = list_below(directory) if device and BUILT in directory else []
         if below:
             is_volume = read_if_readable(f"{directory}/dm/uuid").startswith(_LVM)
             built.append(" ".join((device, _OF_LVM if is_volume else _ON, *below)))
     return "\n".join(filter(None, [*lines, *built])) + "\n"
-
-
-def _list_below(directory: str) -> list[str]:
-    """The devices that a device is built of; of a partition its disk."""
-    try:
-        names = sorted(os.listdir(f"{directory}/slaves"))
-    except OSError:
-        return []
-    below = (os.path.realpath(f"{directory}/slaves/{name}") for name in names)
-    return [os.path.basename(os.path.dirname(path) if os.path.exists(f"{path}/partition") else path)
-            for path in below]
-
-
-def is_on_disk(directory: str) -> bool:
-    """
-    Whether a device, by its directory in /sys, is a disk or built of some (LVM, LUKS, RAID).  Not a
-    loop, which reads a file on any file system, nor memory (zram), nor a device of Ceph.
-    """
-    if _BUILT not in directory:
-        return "/devices/rbd/" not in directory
-    for device in (directory, os.path.dirname(directory)):          # of a partition: its device
-        try:
-            below = os.listdir(f"{device}/slaves")
-        except OSError:
-            continue
-        return any(is_on_disk(os.path.realpath(f"{device}/slaves/{name}")) for name in below)
-    return False
 
 
 def parse(text: str, origin: str = NAME) -> Reading:

@@ -19,7 +19,8 @@ import os
 
 from iostats.base.private_files import read_text
 from iostats.lustre.paths import File
-from iostats.lustre.stats import Counter, Reading, are_digits
+from iostats.lustre.stats import Counter, Reading
+from iostats.node import block_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ READ_AT = ("start", "mark", "stop")
 CALLS_SUFFIX = "_calls"
 ONLY_IF_USED = UPPER_BOUND = True
 PATH = "proc/diskstats"
-_SECTOR_BYTES = 512                     # of this file, whatever the disk's own are
-_FIELDS = 8
-IN_BOOT_NS = 1                          # of all readings: the counters begin with the boot
-EXPECTED = f"{_FIELDS} numbers below 2**54"
 
 
 def read(root: str, config: Config) -> list[File]:
@@ -53,23 +50,14 @@ def parse(text: str, origin: str = PATH) -> Reading:
         words = line.split()
         if len(words) < 3 or not is_whole_disk(words[2]):
             continue
-        disk, numbers = words[2], parse_numbers(words)
+        disk, numbers = words[2], block_devices.parse_numbers(words)
         if numbers is None:
-            bad[disk] = f"{origin}:{lineno}: expected {EXPECTED}, got {line.strip()!r}"
+            bad[disk] = (f"{origin}:{lineno}: expected {block_devices.EXPECTED}, got "
+                         f"{line.strip()!r}")
             continue
         for metric, number in numbers.items():
             counters[f"{disk}_{metric}"] = Counter(number, "reqs")
-    return Reading(counters, 0, IN_BOOT_NS, {}, bad)
-
-
-def parse_numbers(words: list[str]) -> dict[str, int] | None:
-    """Return {read_bytes, write_bytes, reads, writes, us} of a line's words; None for another."""
-    words = words[3:3 + _FIELDS]
-    if len(words) < _FIELDS or not are_digits(words) or max(map(int, words)) >= 2**54:
-        return None
-    reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms = map(int, words)
-    return {"reads": reads, "read_bytes": read_sectors * _SECTOR_BYTES, "writes": writes,
-            "write_bytes": write_sectors * _SECTOR_BYTES, "us": (read_ms + write_ms) * 1000}
+    return Reading(counters, 0, block_devices.IN_BOOT_NS, {}, bad)
 
 
 def split(name: str) -> tuple[str, str, str] | None:

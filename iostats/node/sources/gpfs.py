@@ -10,7 +10,7 @@ than the snapshot by more than 15 s is not used, nor the same one twice, so that
 leaves no number.
 
 The bytes have 64 bits, and are those of the page pool and disks together.  The calls of programs
-have 32 bits, and begin again at 0 when these are full, any number of times, so that they are lower
+have 32 bits, and restart at 0 when these are full, any number of times, so that they are lower
 bounds; they also show where the bytes may have been cleared.  The counters begin with the mount,
 and again with `reset` of mmpmon, which any root may send.
 

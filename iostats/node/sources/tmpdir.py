@@ -23,8 +23,7 @@ from iostats.base.errors import StatsSyntaxError
 from iostats.base.private_files import read_if_readable
 from iostats.lustre.paths import File
 from iostats.lustre.stats import Counter, Reading
-from iostats.node.sources import diskstats
-from iostats.node.sources.cgroup_io import is_on_disk
+from iostats.node import block_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def read(root: str, config: Config) -> list[File]:
     if not _is_block_device(number):
         return []
     directory = os.path.realpath(os.path.join(root, "sys/dev/block", number))
-    if not is_on_disk(directory):
+    if not block_devices.is_on_disk(directory):
         return []
     name = os.path.basename(directory)
     return [File(NAME, name, PATH, 0, f"{line}\n")
@@ -119,12 +118,12 @@ def _read_link(path: str) -> str:
 
 def parse(text: str, origin: str = PATH) -> Reading:
     """The Reading of one device: {read_bytes, write_bytes, reads, writes, requests_us}."""
-    numbers = diskstats.parse_numbers(text.split())
+    numbers = block_devices.parse_numbers(text.split())
     if numbers is None:
-        raise StatsSyntaxError(origin, 1, text.strip(), diskstats.EXPECTED)
+        raise StatsSyntaxError(origin, 1, text.strip(), block_devices.EXPECTED)
     numbers["requests_us"] = numbers.pop("us")
     return Reading({metric: Counter(number, "reqs") for metric, number in numbers.items()}, 0,
-                   diskstats.IN_BOOT_NS)
+                   block_devices.IN_BOOT_NS)
 
 
 def split(name: str) -> tuple[str, str, str] | None:

@@ -153,7 +153,8 @@ def _has_needed_numbers(rule_id: str, io: KnownIO) -> bool:
              "metadata_storm": bool(io.mdt_requests), "one_ost": len(io.ost_bytes) > 1,
              "one_node": (io.nodes or 0) > 1 and not io.busiest.keys().isdisjoint(
                  ("read_bytes", "write_bytes")),
-             **{f"small_{call}s": io.side == NODES and io.count_calls(call) != UNKNOWN
+             **{f"small_{call}s": io.side == NODES and (
+                    io.kind == LUSTRE or io.count_calls(call) != UNKNOWN)
                 for call in ("read", "write")},
              "random_reads": bool(io.ost_moved["read"]) and io.side == NODES,
              "cache_served": io.side == NODES
