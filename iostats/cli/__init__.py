@@ -55,32 +55,36 @@ class CommandOption:
         return " ".join(self.declared.split(" ")[len(self.list_names()):])
 
 
-# Type checkers see the type of the value that the parser puts in its place, as with
-# dataclasses.field.
+# Type checkers see the type of the value, as with dataclasses.field.
 
 def flag(declared: str, help: str, group: str = "options", aliases: str = "") -> bool:
     """Declare an option without a value."""
+    # The parser puts the value in its place.
     return CommandOption(declared, False, help, group, aliases)  # type: ignore[return-value]
 
 
 def option(declared: str, help: str, group: str = "options", aliases: str = "",
          bare: str = "") -> str | None:
     """Declare an option with a value, in [] if it may be left out: then it is `bare`."""
+    # The parser puts the value in its place.
     return CommandOption(declared, None, help, group, aliases, bare)  # type: ignore[return-value]
 
 
 def repeated(declared: str, help: str, group: str = "options", aliases: str = "") -> list[str]:
     """Declare an option that may be repeated; or one with several values, as FILE [FILE]."""
+    # The parser puts the value in its place.
     return CommandOption(declared, [], help, group, aliases)  # type: ignore[return-value]
 
 
 def operands(declared: str, help: str = "", group: str = "options") -> list[str]:
     """Declare the arguments that are no options."""
+    # The parser puts the value in its place.
     return CommandOption(declared, [], help, group)  # type: ignore[return-value]
 
 
 def operand(declared: str, default: str | None = None) -> str:
     """Declare a single argument that is no option; None: it is required."""
+    # The parser puts the value in its place.
     return CommandOption(declared, default, "")  # type: ignore[return-value]
 
 

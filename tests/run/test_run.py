@@ -453,8 +453,8 @@ def test_a_script_without_its_first_line_is_the_shells(desk):
     (["--"], "expected a command to run, got nothing (see --help)"),
     (["--long"], "expected a command to run, got nothing (see --help)"),
     (["--job"], "--job: expected a value after it (see --help)"),
-    (["--nosuch", "X"], "no option '--nosuch'; there are: --job --nodes --format --output --json "
-     "--root --config --long --explain --quiet (see --help)"),
+    (["--nosuch", "X"], "no option '--nosuch'; there are: --job --nodes --format --long --explain "
+     "--output --json --root --config --quiet (see --help)"),
     (["--format", "xml", "X"], "--format: [report] format: expected grid, plain, json, csv "
      "or markdown, got 'xml'"),
     (["--job", " ", "X"], "--job: expected a job id, got nothing"),
