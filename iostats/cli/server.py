@@ -17,10 +17,11 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base import job_id, job_ports
 from iostats.base.errors import DONE, StateError, UsageError
+from iostats.base.messages import print_message
 from iostats.base.units import format_count
 from iostats.base.version import format_version
 from iostats.cli import CONFIG, Options, flag, option
-from iostats.cli.parser import parse_options, print_message, run_role, write_output
+from iostats.cli.parser import parse_options, run_role, write_output
 from iostats.cli.report_file import check_writable, write_report
 from iostats.cli.terminal_form import detect_screen
 from iostats.node.identity import find_job
@@ -236,8 +237,8 @@ class _Progress:
         if self._quiet:
             return
         nodes = "an unknown number of nodes" if expected is None else format_count(expected, "node")
-        print(f"iostats: server of job {self._totals.job} on {os.uname().nodename}:{port}, "
-              f"waiting for {nodes}", file=sys.stderr, flush=True)
+        print_message(f"server of job {self._totals.job} on {os.uname().nodename}:{port}, "
+                      f"waiting for {nodes}")
         self._printed_at = time.monotonic()
         if sys.stderr.isatty():
             from rich.console import Console
@@ -254,8 +255,7 @@ class _Progress:
         elif not self._quiet and now - self._printed_at >= _PRINT_EVERY_S:
             self._printed_at = now
             expected = f" of {self._totals.expected_count}" if self._totals.expected_count else ""
-            print(f"iostats: {self._totals.reported}{expected} nodes reported", file=sys.stderr,
-                  flush=True)
+            print_message(f"{self._totals.reported}{expected} nodes reported")
 
     def end(self) -> None:
         if self._bar:
@@ -265,10 +265,9 @@ class _Progress:
 # -- the report ------------------------------------------------------------------------------
 
 def make_labelled_record(totals: Totals, config: site.Config) -> Record:
-    """The labelled record of `totals`; a task of an array has its id for users."""
-    record = job_tables.add_labels(totals.record(), config)
-    return record.replaced(job=record.job.replaced(
-        id=schedulers.format_job_id(record.job.id, os.environ)))
+    """The labelled record of `totals`, with the batch facts in the environment of its job."""
+    return schedulers.add_facts_of_environment(job_tables.add_labels(totals.record(), config),
+                                               os.environ)
 
 
 def _print_report(totals: Totals, config: site.Config, options: ServerOptions) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from iostats.base.job_list import JobList, ListSettings
     from iostats.schedulers.commands import Run
     from iostats.schedulers.job_environment import JobAbout
+    from iostats.totals.record import Record
 
     class Scheduler(Protocol):
         """
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         NO_LAUNCH_AT_END: bool          # no launch is possible once a job is being ended
         LAUNCHES_BY_SHELL: bool         # the launcher hands its command to a shell
         # These may be absent.
+        JOB_NAME_VARIABLE: str          # the environment variable that has a job's name
         JOB_ID_FORM: str                # regular expression of its ids, else any number
         RANK: int                       # of several that an environment looks like, the lowest: 50
         COMMAND: str                    # by which it is queried; of several in PATH the one of
@@ -160,10 +162,27 @@ def detect_scheduler(environ: Mapping[str, str]) -> Scheduler:
     return find_scheduler(NO_SYSTEM)
 
 
-def format_job_id(job: str, environ: Mapping[str, str]) -> str:
-    """The id by which users know `job`, from its environment: "90100_17" for an array task."""
-    about = detect_scheduler(environ).about(environ)
-    return about.get("shown_as", job) if about.get("job") == job else job
+def add_facts_of_environment(record: Record, environ: Mapping[str, str]) -> Record:
+    """
+    `record` with what the environment of its job says: the id by which users know it ("90100_17"
+    for an array task), name, partition, account, cluster and nodes.
+    """
+    system = detect_scheduler(environ)
+    about = system.about(environ)
+    job = record.job.id
+    if about.get("job") != job:
+        return record
+    from iostats.schedulers.job_environment import get_variable
+    from iostats.totals.record import BatchRecord
+    shown_as = about.get("shown_as", "")
+    array_job, _, array_task = shown_as.partition("_")
+    return record.replaced(job=record.job.replaced(id=shown_as or job), batch=BatchRecord.of({
+        "system": system.NAME, "cluster": about.get("cluster", ""),
+        "account": about.get("account", ""), "partition": about.get("partition", ""),
+        "name": get_variable(environ, getattr(system, "JOB_NAME_VARIABLE", "")),
+        "nodes": about.get("nodes", ""), "outcome": "", "exit_status": None, "exit_signal": None,
+        "array_job": array_job, "array_task": array_task, "het_job": "", "het_offset": "",
+        "raw_job": job, "tasks": None, "cpus": None}))
 
 
 def choose_scheduler(config: Config, environ: Mapping[str, str]) -> Scheduler:

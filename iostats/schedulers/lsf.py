@@ -33,6 +33,7 @@ from iostats.schedulers import commands, job_environment
 
 NAME = "lsf"
 JOB_ID_VARIABLE = "LSB_JOBID"
+JOB_NAME_VARIABLE = "LSB_JOBNAME"
 JOB_ID_FORM = r"[1-9]\d{0,9}(?:\[\d{1,10}\])?"
 COMMAND, COMMAND_RANK = "bjobs", 30
 NO_LAUNCH_AT_END = False

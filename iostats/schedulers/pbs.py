@@ -32,6 +32,7 @@ from iostats.schedulers import commands, job_environment
 
 NAME = "pbs"
 JOB_ID_VARIABLE = "PBS_JOBID"
+JOB_NAME_VARIABLE = "PBS_JOBNAME"
 JOB_ID_FORM = r"\d+(?:\[\d*\])?(?:\.[A-Za-z][\w.-]*)?"
 COMMAND, COMMAND_RANK = "qstat", 60  # after Grid Engine, which has a qstat as well
 NO_LAUNCH_AT_END = False

@@ -35,6 +35,7 @@ from iostats.schedulers import commands, job_environment
 
 NAME = "sge"
 JOB_ID_VARIABLE = "JOB_ID"
+JOB_NAME_VARIABLE = "JOB_NAME"
 JOB_ID_FORM = r"[1-9]\d{0,9}"
 COMMAND, COMMAND_RANK = "qacct", 20
 NO_LAUNCH_AT_END = False

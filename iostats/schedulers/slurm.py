@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "slurm"
 JOB_ID_VARIABLE = "SLURM_JOB_ID"
+JOB_NAME_VARIABLE = "SLURM_JOB_NAME"
 JOB_ID_FORM = r"[1-9]\d{0,9}"
 RANK = 10                            # many sites set variables of others for old scripts
 COMMAND, COMMAND_RANK = "squeue", 10

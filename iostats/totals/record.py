@@ -541,8 +541,8 @@ class Record(RecordPart["Mixed"]):
     # or []
     short: bool
     job: RecordedJob
-    # what the batch system says of the job, "" where it does not; null in a record of a job's own
-    # server, which does not ask
+    # what the batch system says of the job, "" where it does not; in a record of a job's own server
+    # what the job's environment says, and null outside of a batch system
     batch: BatchRecord | None
     # what the storage servers counted under the job's id (job_stats); null where there is no
     # harvest, or it has not seen the job

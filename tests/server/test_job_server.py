@@ -178,6 +178,27 @@ def test_a_task_of_an_array_is_called_as_users_call_it(desk, change, expected):
     assert expected == server.stop().record["job"]["id"]
 
 
+@pytest.mark.parametrize("env, expected", [
+    ({"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "solve", "SLURM_JOB_PARTITION": "batch"},
+     " (solve), partition batch: "),
+    ({"SLURM_JOB_ID": "4711", "SLURM_JOB_PARTITION": "batch"}, ", partition batch: "),
+    ({"SLURM_JOB_ID": "4712", "SLURM_JOB_NAME": "solve", "SLURM_JOB_PARTITION": "batch"}, ": "),
+    ({"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "a\x1b[2Jb"}, ": "),
+    ({"PBS_JOBID": "4711", "PBS_JOBNAME": "solve", "PBS_QUEUE": "workq"},
+     " (solve), partition workq: "),
+    ({"LSB_JOBID": "4711", "LSB_JOBNAME": "solve", "LSB_QUEUE": "normal"},
+     " (solve), partition normal: "),
+    ({"JOB_ID": "4711", "SGE_ROOT": "/opt/sge", "JOB_NAME": "solve", "QUEUE": "all.q",
+      "HOSTNAME": "nid00001"}, " (solve), partition all.q: "),
+    ({"FLUX_JOB_ID": "4711"}, ": "),
+    ({}, ": "),
+], ids=["Slurm", "no name", "another job's", "unprintable", "PBS", "LSF", "SGE", "Flux", "none"])
+def test_the_header_has_name_and_partition_of_the_jobs_environment(desk, env, expected):
+    """Without a question to the batch system, and without a site's server."""
+    server = desk.server("--job", "4711", "--nodes", "2", env=env)
+    assert server.stop().out.startswith(f"Job 4711{expected}0 of 2 nodes reported")
+
+
 # -- its end ---------------------------------------------------------------------------------
 
 def test_at_the_deadline_the_missing_node_is_named(desk):
