@@ -34,6 +34,7 @@ from iostats.storage.client_lives import NOT_KNOWN, SLACK_NS, Life
 from iostats.storage.nid_sums import FIELDS, NidSums, make_array
 from iostats.wire.messages.clients_encoder import (
     MAYBE_RESET,
+    NOT_SEEN,
     REMOVED,
     RESET,
     TOO_MANY,
@@ -205,6 +206,7 @@ class ClientTable:
 
     def __init__(self, arrived_at: tuple[float, tuple[int, int]] | None = None) -> None:
         self.is_read, self._is_full = arrived_at is not None, False
+        self._has_arrived = self.is_read                # since the last sweep
         self.unread = set[str]()
         self.instance, self.is_stopped = "", False
         self.directories: list[str] = []
@@ -290,6 +292,7 @@ class ClientTable:
             self._remove_clients(reading.removed)
         result = reading.result()
         self.is_read, self._is_full, self.unread = True, reading.is_full, reading.unread
+        self._has_arrived = self._has_arrived and bool(result.refused)
         if not result.refused:
             self.read_ns = began_ns, wall_ns()
         return result
@@ -342,6 +345,7 @@ class ClientTable:
         first, until = head["read_ns"]
         table = cls((float(head["read_from"]), (int(first), int(until))))
         table.is_read, table._is_full = bool(head["is_read"]), bool(head["is_full"])
+        table._has_arrived = False
         table.unread = {*map(str, head.get("unread", ()))}
         table.instance, table.is_stopped = str(head["instance"]), bool(head["is_stopped"])
         table.directories, started_at = [*map(str, head["directories"])], head["started_at"]
@@ -370,7 +374,8 @@ class ClientTable:
         Why a file that is new here may have been there at the last reading; "" where it was not.
         """
         is_older = not is_restarted and 0 < start_ns < self.read_ns[0] - 2 * SLACK_NS
-        return TOO_MANY if self._is_full else UNREADABLE if is_older else ""
+        return TOO_MANY if self._is_full else "" if not is_older else (
+            NOT_SEEN if self._has_arrived else UNREADABLE)
 
 
 class _Reading:

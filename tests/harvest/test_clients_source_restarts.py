@@ -166,6 +166,27 @@ def test_a_target_that_cannot_be_read_marks_the_rates(desk):
     assert (101, 101) == amounts(desk, NIDS[0], BEGAN + 0.25, BEGAN + 61.0)
 
 
+def test_a_target_that_left_before_it_was_read_once_is_marked_up_to_then(desk):
+    """
+    It came, its exports were not there yet, and it was unmounted: what it did meanwhile is unknown,
+    and what others do afterwards is not.
+    """
+    agent = ClientAgent("oss1", targets={KEY: ["OST0001"]})
+    told(desk, agent, {KEY: {NIDS[0]: [0] * 5}})
+    told(desk, agent, {KEY: {NIDS[0]: [23, 0, 1, 0, 0]}}, unreadable={"OST0002": "not there"})
+    assert [f"oss1: scratch-OST0002: {UNREADABLE}"] == reasons(
+        desk, NIDS[0], BEGAN + 1.0, BEGAN + 20.0)
+    left = {"since": BEGAN + 20.25, "until": BEGAN + 40.25, "target": "OST0002", "nid": "",
+            "why": LEFT}
+    told(desk, agent, {KEY: {NIDS[0]: [37, 0, 1, 0, 0]}}, losses=[left])
+    told(desk, agent, {KEY: {NIDS[0]: [41, 0, 1, 0, 0]}})
+    desk.turn()
+    said = [f"oss1: scratch-OST0002: {LEFT}"]
+    assert [said, said, []] == [reasons(desk, NIDS[0], BEGAN + at + 1, BEGAN + at + 19)
+                                for at in (0, 20, 40)]
+    assert {} == desk.harvest.clients.sweep.file_systems["scratch"].missing
+
+
 def amounts(desk, nid, since, until):
     """(the smaller, the larger) number of bytes read, which has no mark."""
     found = desk.did(since, until, nids=[nid])["scratch", nid]

@@ -451,6 +451,24 @@ def test_exports_that_are_closed_are_said_and_cost_no_job(desk):
     assert ({}, {OSTS: [("", clients_encoder.UNREADABLE)]}) == (gained(gains), losses)
 
 
+def test_a_target_that_the_last_sweep_has_not_seen_though_it_was_there(desk):
+    """
+    As where /proc or debugfs of it was mounted later: what was done before is nobody's, and is
+    marked with that reason; from then on it counts.
+    """
+    desk.site()
+    kernel, late = desk.kernel(), desk.kernel(number=1)
+    desk.sweep(kernel)
+    late.write(desk.now, C1, 41)
+    desk.now += 50 * NS
+    gains, losses = desk.sweep(kernel, late)
+    assert ({}, {OSTS: [(nid, clients_encoder.NOT_SEEN) for nid in (C1, C2)]}) == (
+        gained(gains), {key: sorted(some) for key, some in losses.items()})
+    late.write(desk.now, C1, 43)
+    gains, losses = desk.sweep(kernel, late)
+    assert ({C1: [0, 43, 0, 1, 0]}, {}) == (gained(gains), losses)
+
+
 def test_50_000_exports(desk):
     """A block has 5,000 of them at most."""
     desk.site()

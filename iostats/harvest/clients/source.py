@@ -152,6 +152,8 @@ class ClientSource:
             self.grow(int(numbers.max()) + 1)
             self._count(numbers, amounts, head.read_until - ahead_s)
         for loss in [self._place_loss(loss, head, full, ahead_s) for loss in head.losses]:
+            if loss.why == LEFT and loss.target not in self.began_of:
+                loss = self._end_unread(loss)
             if loss.why != LEFT or loss.target not in self.began_of:
                 self.losses.append(loss)
             elif loss.until > self.whole.get(loss.target, math.inf):    # see find_takeovers
@@ -173,6 +175,18 @@ class ClientSource:
         elif self.read_from is not None and self.sent_from is not None:
             since = min(since, loss.since - self.sent_from + self.read_from)
         return MarkedLoss(min(since, until), max(since, until), loss.target, loss.nid, loss.why)
+
+    def _end_unread(self, loss: MarkedLoss) -> MarkedLoss:
+        """
+        The loss of a target that left before it was read once: it is of all the time in which it
+        could not be read, which ends with it.
+        """
+        key = loss.target, ALL_CLIENTS
+        began, tried = self.unread.get(key, (math.inf, math.inf))
+        if loss.until <= tried:                     # reported again, of an earlier time here
+            return loss
+        del self.unread[key]
+        return loss._replace(since=min(loss.since, began))
 
     def _is_steady(self, head: ClientBlockHead, ahead_s: float) -> bool:
         """Whether neither the agent's clock nor ours was set since the last reading."""

@@ -61,14 +61,15 @@ REMOVED = "its counters were removed"
 RESTARTED = "the target was restarted"
 LEFT = "the target left this storage server"
 UNREADABLE = "its counters could not be read"
+NOT_SEEN = "its counters are older than the last sweep, which has not seen them"
 NOT_UNDERSTOOD = "its counters could not be understood"
 TOO_MANY = "more clients than are read"
 # By what was lost on the way:
 NEW_EPOCH = "the agent started a new epoch"
 WENT_DOWN = "its amounts decreased"
 OTHER_CLIENTS = "the relay reports other clients than before"
-LOSSES = (RESET, MAYBE_RESET, REMOVED, RESTARTED, LEFT, UNREADABLE, NOT_UNDERSTOOD, TOO_MANY,
-          NEW_EPOCH, WENT_DOWN, OTHER_CLIENTS)
+LOSSES = (RESET, MAYBE_RESET, REMOVED, RESTARTED, LEFT, UNREADABLE, NOT_SEEN, NOT_UNDERSTOOD,
+          TOO_MANY, NEW_EPOCH, WENT_DOWN, OTHER_CLIENTS)
 
 
 def encode_clients(head: dict[str, object], nids: Sequence[str], amounts: Sequence[Sequence[int]],
