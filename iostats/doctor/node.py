@@ -18,11 +18,11 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base import node_list
 from iostats.base.errors import ConfigError, IostatsError
+from iostats.base.free_space import explain_full, find_existing_part
 from iostats.base.private_files import read_text
-from iostats.doctor import job_server, storage, targets
+from iostats.doctor import disks, job_server, storage, targets
 from iostats.doctor import site as doctor_site
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quote_path
-from iostats.doctor.free_space import LEAST_BYTES, find_existing_part, query_free_bytes
 from iostats.events.lnet_changes import (
     Share,
     count_waiting_messages,
@@ -329,7 +329,7 @@ def examine(options: Mapping[str, str], root: str,
     checks = [_check_python()]
     check: Check | None
     config, check = _load_config(options)
-    checks.append(check)
+    checks = [*disks.examine(config, root), *checks, check]
     try:
         node, check = this_node.find_node_name(options.get("--node")), None
     except IostatsError as error:
@@ -348,7 +348,7 @@ def examine(options: Mapping[str, str], root: str,
     checks += targets.examine(now.files, root) + examine_network(root)
     checks += storage.examine_lnet_health(root, time.time()) + storage.examine(config, root)
     checks.append(_check_reader(root, config, warnings, by_reader))
-    checks.append(_check_state_directory(config))
+    checks += _check_state_directory(config)
     job, job_check = _find_job(options, config)
     checks += [job_check, check or _check_node_list(node)]
     return (checks + doctor_site.examine(config, node) + doctor_site.examine_relay(config)
@@ -431,27 +431,26 @@ def _check_reader(root: str, config: Config, warnings: list[str], by_reader: set
                                                     if by_reader else ""))
 
 
-def _check_state_directory(config: Config) -> Check:
+def _check_state_directory(config: Config) -> list[Check]:
     directory = config.node.state_dir or start_files.TMP
-    fix = "export IOSTATS_NODE_STATE_DIR=~/.iostats/state"
     if config.node.state_dir and os.path.lexists(directory):
         status = os.lstat(directory)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-            return Check(PROBLEM, "state directory",
-                         f"{directory}: a link, a file, or a directory of user "
-                         f"{status.st_uid}", fix)
+            return [Check(PROBLEM, "state directory",
+                          f"{directory}: a link, a file, or a directory of user "
+                          f"{status.st_uid}", disks.OWN_STATE_DIR)]
         if status.st_mode & 0o077:
-            return Check(PROBLEM, "state directory", f"{directory}: mode "
-                         f"{stat.S_IMODE(status.st_mode):04o}, others could have been there",
-                         f"chmod 700 {quote_path(directory)}")
+            return [Check(PROBLEM, "state directory", f"{directory}: mode "
+                          f"{stat.S_IMODE(status.st_mode):04o}, others could have been there",
+                          f"chmod 700 {quote_path(directory)}")]
     there = find_existing_part(directory)
     if not os.access(there, os.W_OK | os.X_OK):
-        return Check(PROBLEM, "state directory", f"{directory}: {there} cannot be written to", fix)
-    free = query_free_bytes(there)
-    if free < LEAST_BYTES:
-        return Check(PROBLEM, "state directory", f"{directory}: {free >> 20} MiB free", fix)
-    return Check(OK, "state directory", directory if config.node.state_dir else
-                 f"a private one below {directory}")
+        return [Check(PROBLEM, "state directory", f"{directory}: {there} cannot be written to",
+                      disks.OWN_STATE_DIR)]
+    if explain_full(there):
+        return []                                       # disks.py says so
+    return [Check(OK, "state directory", directory if config.node.state_dir else
+                  f"a private one below {directory}")]
 
 
 def _find_job(options: Mapping[str, str], config: Config) -> tuple[str | None, Check]:

@@ -23,8 +23,8 @@ from iostats.base.errors import (
     UsageError,
     sanitize,
 )
+from iostats.base.free_space import explain_full, find_existing_part
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quote_path
-from iostats.doctor.free_space import LEAST_BYTES, find_existing_part, query_free_bytes
 from iostats.node import delivery, start_files
 from iostats.schedulers import commands as scheduler_commands
 from iostats.wire import auth, client, protocol, relays
@@ -193,7 +193,7 @@ def _check_site_server(config: Config, server: tuple[str, int], signs: list[auth
     if by is not None and hello.get("trouble"):
         return [Check(PROBLEM, "site", f"{where}: the server cannot store messages: "
                                        f"{sanitize(str(hello['trouble']))[:400]}",
-                      f"ssh {host} df -h")]
+                      command_on(host, node, "df -h"))]
     if by is not None:
         return [Check(OK, "site", f"{where} is the site's server"),
                 *check_clock("site clock", hello),
@@ -244,11 +244,8 @@ def _check_hooks(config: Config) -> list[Check]:
                       f"{directory}: {there} cannot be written to: no job is measured "
                                      f"([node] hook_dir)",
                                      f"mount -o remount,rw {quote_path(there)}")]
-    free = query_free_bytes(there)
-    if free < LEAST_BYTES:
-        return [Check(PROBLEM, name,
-                      f"{directory}: {free >> 20} MiB free: no job is measured ([node] "
-                                     f"hook_dir)", f"du -xd1 {quote_path(there)}")]
+    if explain_full(there):
+        return []                                       # disks.py says so
     if not os.path.lexists(directory):
         return [Check(NOTE, name, f"{directory}: not there yet: no prolog has run on this host")]
     try:

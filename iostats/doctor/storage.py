@@ -14,8 +14,8 @@ import time
 from iostats import schedulers
 from iostats.base import disk_queue, private_files
 from iostats.base.errors import ConfigError, IostatsError, StateError
+from iostats.base.free_space import explain_full, find_existing_part
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quote_path
-from iostats.doctor.free_space import LEAST_BYTES, find_existing_part, query_free_bytes
 from iostats.etcd.client import from_config
 from iostats.events.lnet_changes import Share, describe_resends, read_health, routes_messages
 from iostats.events.metrics_reading import read_metrics, read_pools, read_quotas
@@ -362,16 +362,12 @@ def _check_spool(config: Config) -> list[Check]:
                       f"mv {quote_path(directory)} {quote_path(directory + '.old')}")]
     agent = (Check(OK, "agent", f"process {waits.process} harvests") if waits.process else
              Check(NOTE, "agent", f"none harvests by way of {directory}", _START))
-    return [agent, _check_backlog(waits, directory, there, config.harvest.spool_bytes, agent.fix)]
+    if explain_full(there):
+        return [agent]                                  # disks.py says so
+    return [agent, _check_backlog(waits, directory, config.harvest.spool_bytes, agent.fix)]
 
 
-def _check_backlog(waits: disk_queue.Backlog, directory: str, there: str, max_bytes: int,
-                   fix: str) -> Check:
-    free = query_free_bytes(there)
-    if free < LEAST_BYTES:
-        return Check(PROBLEM, "spool", f"{directory}: {free >> 20} MiB free: without the site's "
-                                       f"server sweeps are left out",
-                                       f"du -xd1 {quote_path(there)}")
+def _check_backlog(waits: disk_queue.Backlog, directory: str, max_bytes: int, fix: str) -> Check:
     if not waits.messages:
         return Check(OK, "spool", f"{directory}: nothing waits")
     age_s = max(0.0, time.time() - waits.oldest)

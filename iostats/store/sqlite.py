@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 
 from iostats.base.errors import StateError
+from iostats.base.free_space import explain_full, find_existing_part, find_mount_point
 from iostats.base.private_files import make_directories
 from iostats.store import schema
 from iostats.store.write_errors import REPAIR_HINT, StoreLost
@@ -92,7 +93,10 @@ class SqliteConnection(sqlite3.Connection):
 
     def failure(self, message: str) -> StateError:
         """The StateError of a statement that failed."""
-        return StateError(message)
+        there = find_existing_part(self._files.path)
+        lacking = explain_full(there) if message.endswith("disk is full") else ""
+        return StateError(f"{message} ({lacking} on {find_mount_point(there)})" if lacking else
+                          message)
 
     def tables(self) -> set[str]:
         """Names of tables."""

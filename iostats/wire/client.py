@@ -401,11 +401,15 @@ class _Conversation:
             error: object = answer["error"]
             code, message = (error.get("code"), error.get("message")) if isinstance(
                 error, dict) else (None, error)
+            is_its_own = code == wire_protocol.INTERNAL_ERROR
+            if is_its_own:
+                message = str(message).partition(": ")[2] or "an internal error, which its log has"
             if is_proved:
                 subject = "the report" if method == "report" else f"`{method}`"
-                raise Refused(f"{self._host}: the server refused {subject}: {message}",
+                raise Refused(f"{self._host}: the server "
+                              f"{'failed at' if is_its_own else 'refused'} {subject}: {message}",
                               code if isinstance(code, int) else None)
-            if code == wire_protocol.INTERNAL_ERROR:
+            if is_its_own:
                 # Its `hello` was authenticated; what fails now may also keep it from signing.
                 raise CannotStore(f"{self._host}: the server cannot store messages: "
                                   f"{sanitize(str(message))[:400]}")
