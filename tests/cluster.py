@@ -420,8 +420,14 @@ class Cluster(Machines):
         drained = self.ctl("sinfo", "-h", "-N", "-t", "drain,down", "-o", "%N").stdout.split()
         if drained:
             self.ctl("scontrol", "update", f"nodename={','.join(drained)}", "state=resume")
-        until(lambda: {self._state(name) for name in self.nodes} == {"idle"},
-              COMMAND_WITHIN_S, "the rest of all nodes")
+        self.wait_until_idle()
+
+    def wait_until_idle(self):
+        """Until all nodes are idle; a drained one never is."""
+        def states():
+            return {name: self._state(name) for name in self.nodes}
+        until(lambda: {*states().values()} == {"idle"}, COMMAND_WITHIN_S,
+              lambda: f"the rest of all nodes ({states()})")
 
 
 def _remove_what_others_left():

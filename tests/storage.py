@@ -12,13 +12,14 @@ from processes import REPOSITORY, Done, until
 NS = 1_000_000_000
 # As iostats_client.py, at the priority of the tests: the lowest one, which an agent gives itself,
 # has a hundredth of a core where other tests compute.
-EAGER = f"""
+EAGER_AT = """
 import os, sys, time
-sys.path.insert(0, {str(REPOSITORY)!r})
+sys.path.insert(0, {!r})
 os.setpriority = lambda which, who, priority: None
 from iostats.cli.node import main
 sys.exit(main())
 """
+EAGER = EAGER_AT.format(str(REPOSITORY))
 # And a server on a machine that is busy has time to answer.
 PATIENT = EAGER.replace("sys.exit(", """
 from iostats.storage import delivery

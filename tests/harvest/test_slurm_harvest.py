@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from cluster import ALICE
 from processes import until
-from storage import StorageServer, moved
+from storage import EAGER_AT, StorageServer, moved
 from test_slurm_site import Site, when_done, written
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(600)]
@@ -45,8 +45,9 @@ class Harvested:
         self.oss = StorageServer(SimpleNamespace(directory=directory))
         self.oss.show("OST0000", {})
         self.agent = slurm.begin(
-            "ctl", "/bin/sh", "-c", f"exec /usr/bin/python3 -I -S {slurm.home}/iostats_client.py "
-            f"harvest --root {self.oss.root} --node oss1 2>>{self.site.directory}/agent")
+            "ctl", "/bin/sh", "-c", f'exec "$@" 2>>{self.site.directory}/agent', "sh",
+            "/usr/bin/python3", "-I", "-S", "-c", EAGER_AT.format(str(slurm.home)), "harvest",
+            "--root", self.oss.root, "--node", "oss1")
         until(lambda: self.query("e"), what="the first sweeps")
         time.sleep(1.1)                  # Slurm's times are whole seconds, and rounded down
 

@@ -303,8 +303,7 @@ def test_a_hundred_short_jobs_in_a_row(site):
         left = site.slurm.node(node, "ls", "/run/iostats-node", check=False).stdout
         # What the node does by itself is counted from the end of its last job.
         assert set() == set(left.split()) - {f"{node}.quiet", f"{node}.idle"}
-    idle = site.slurm.ctl("sinfo", "-h", "-o", "%T").stdout.split()
-    assert ["idle"] == idle
+    site.slurm.wait_until_idle()
 
 
 def test_hooks_that_fail_drain_no_node(site):
@@ -314,7 +313,7 @@ def test_hooks_that_fail_drain_no_node(site):
     assert "COMPLETED" == site.slurm.wait(job)
     assert 8 == site.errors().count("expected one of the sections") == len(
         site.errors().splitlines())
-    assert ["idle"] == site.slurm.ctl("sinfo", "-h", "-o", "%T").stdout.split()
+    site.slurm.wait_until_idle()
 
 
 def test_the_mail_about_a_jobs_end_has_its_report(site):

@@ -122,8 +122,7 @@ def test_nothing_is_left_however_it_ends(slurm_cluster):
         directory = out.strip()
         assert PREFIX in directory, f"{name}: {err}"
         wait_until_gone(directory)
-    until(lambda: slurm_cluster.ctl("sinfo", "-h", "-o", "%D %T").stdout == "4 idle\n",
-          what="the rest of the nodes of the one that goes on")
+    slurm_cluster.wait_until_idle()                         # the one that goes on
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch):
