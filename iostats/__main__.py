@@ -7,6 +7,7 @@ import importlib
 import sys
 
 from iostats.base.errors import UNREADABLE, IostatsError, describe_error
+from iostats.base.messages import print_message
 from iostats.cli import entry_point
 from iostats.cli.commands import format_overview, list_modules
 
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         except SystemExit as ended:                   # argparse's, after a help text
             status = ended.code  # type: ignore[assignment]    # argparse exits with an int
         except IostatsError as error:
-            print(f"iostats: {error}", file=sys.stderr)
+            print_message(error)
             status = error.exit_status
         except OSError as error:
             print(f"iostats: {describe_error(error) or entry_point.NO_MEMORY}", file=sys.stderr)
@@ -49,9 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
             make, extra = "install-node (or install-login)", "server"
             if role in ("collector", "ldms", "web"):
                 make, extra = f"install-{role}", role
-            print(f"iostats: {role} needs the Python package {error.name!r}: sudo make {make}, or "
-                  f"from the checkout into a virtual environment: python3 -m pip install "
-                  f"'.[{extra}]'", file=sys.stderr)
+            print_message(
+                f"{role} needs the Python package {error.name!r}: sudo make {make}, or from the "
+                f"checkout into a virtual environment: python3 -m pip install '.[{extra}]'")
             return UNREADABLE
         return status if role == "run" else entry_point.flush_output(status)
     if role in ("", "-h", "--help"):

@@ -5,10 +5,10 @@ prolog, epilog and deliver: iostats_client.py as the batch system calls it, as r
 from __future__ import annotations
 
 import os
-import sys
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, NOT_REACHED, UNREADABLE, UsageError, describe_error
+from iostats.base.messages import print_message
 from iostats.cli.node import print_unless_quiet as emit_unless_quiet
 from iostats.node import identity as this_node
 
@@ -41,10 +41,9 @@ def run_hook(role: str, options: dict[str, str], root: str) -> int:
         signal.setitimer(signal.ITIMER_REAL, max(0.01, within_s))
         _run_hook(role, options, root, config, began + within_s * 0.9)
     except _TimeIsUp:
-        print(f"iostats: {role}: not done within {within_s:g} s ([node] hook_timeout)",
-              file=sys.stderr)
+        print_message(f"{role}: not done within {within_s:g} s ([node] hook_timeout)")
     except Exception as error:                          # the node stays in service in any case
-        print(f"iostats: {role}: {describe_error(error)}", file=sys.stderr)
+        print_message(f"{role}: {describe_error(error)}")
     finally:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
     return DONE

@@ -4,11 +4,10 @@ iostats config --check: the configuration in force, and the origin of each value
 
 from __future__ import annotations
 
-import sys
-
 from iostats import sinks
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError
+from iostats.base.messages import print_message
 from iostats.cli import CONFIG, Options, flag
 from iostats.cli.parser import parse_options, run_role
 from iostats.collector import access
@@ -48,7 +47,7 @@ def _run(options: ConfigOptions) -> int:
     try:
         on_critical.require_program(config)
     except IostatsError as error:               # all machines may share one site.cfg
-        print(f"iostats: {error}; the site's server does not start without it", file=sys.stderr)
+        print_message(f"{error}; the site's server does not start without it")
     print("\n".join(format_config(config, options.check)))
     return DONE
 

@@ -9,6 +9,7 @@ import os
 import sys
 
 from iostats.base.errors import IostatsError, StateError
+from iostats.base.messages import print_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def flush_output(status: int, text: str = "") -> int:
     except BrokenPipeError:                            # the reader has closed the pipe
         redirect_to_null(1)
     except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
+        print_message(error)
         return status or error.exit_status
     return status
 

@@ -30,6 +30,7 @@ import time
 from iostats.base import config as site
 from iostats.base import private_files, strict_json
 from iostats.base.errors import DONE, NOT_REACHED, IostatsError, StateError, UsageError
+from iostats.base.messages import print_message
 from iostats.base.named_tuple import NamedTuple
 from iostats.cli import CONFIG, event_selection, flag, option, repeated
 from iostats.cli.entry_point import redirect_to_null
@@ -49,7 +50,6 @@ from iostats.cli.parser import (
     parse_options,
     parse_times,
     parse_whole_number,
-    print_message,
     run_role,
     write_output,
 )

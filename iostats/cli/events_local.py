@@ -13,11 +13,12 @@ import sys
 import time
 
 from iostats.base.errors import DONE, UNREADABLE, UsageError, sanitize
+from iostats.base.messages import print_message
 from iostats.cli.entry_point import redirect_to_null
 from iostats.cli.event_output import MergedEvents, SeenEvents
 from iostats.cli.event_selection import is_selected
 from iostats.cli.events import EventPrinter, has_reader
-from iostats.cli.parser import print_message, write_output
+from iostats.cli.parser import write_output
 from iostats.events import import_changes, server_reading
 from iostats.events.gather import Gathering
 from iostats.lustre import import_files

@@ -4,7 +4,6 @@ iostats jobs: a line for each job, from the site's server; options as those of s
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
 from iostats.base.job_id import check_batch_job, expand_tasks
+from iostats.base.messages import print_message
 from iostats.cli import flag, option, repeated, unfinished
 from iostats.cli.list_options import (
     ListOptions,
@@ -118,7 +118,7 @@ def _run(options: JobsOptions) -> int:
         columns, without = _fit_to_terminal(rows, columns, form, options, config)
         write_output(_format_lines(rows, params, columns, form, delimiter, options, config))
         for line in [*_explain_missing_rows(rows, params, options, config), *without]:
-            print(f"iostats: {line}", file=sys.stderr)
+            print_message(line)
     return DONE
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
+from iostats.base.messages import print_message
 from iostats.cli import CONFIG, Options, flag, operands, option, repeated
 from iostats.cli.parser import (
     choose_table_width,
@@ -143,7 +144,7 @@ def format_list(rows: Sequence[listing.Row], columns: list[FieldColumn], cell: C
     for line in notes(width):
         yield line + "\n"
     for note in describe_hidden_fields(without):
-        print(f"iostats: {note}", file=sys.stderr)
+        print_message(note)
 
 
 def print_answer(options: ListOptions, table: FieldTable, default: str,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import BAD_USAGE, IostatsError
+from iostats.base.messages import print_message
 from iostats.cli import CONFIG, Options, option
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         options[option] = arguments.pop(0) if arguments else ""
     wait = options.get("--wait", str(_WAIT_S))
     if not arguments or not re.fullmatch(r"\d{1,5}(\.\d+)?", wait):
-        print("iostats: mail: expected -s SUBJECT ADDRESS, and seconds after --wait (see --help)",
-              file=sys.stderr)
+        print_message("mail: expected -s SUBJECT ADDRESS, and seconds after --wait (see --help)")
         return BAD_USAGE
     text, program = "", "/usr/bin/mail"
     try:
@@ -71,27 +71,27 @@ def main(arguments: list[str] | None = None) -> int:
         program = config.site.mail_program
         text = _report(arguments, config, float(wait))
     except IostatsError as error:                     # the mail is sent without the report
-        print(f"iostats: {error}", file=sys.stderr)
+        print_message(error)
     except ModuleNotFoundError as error:
-        print(f"iostats: mail: sent without the report: {sys.executable} has no package "
-              f"{error.name!r}; sudo make install-site", file=sys.stderr)
+        print_message(f"mail: sent without the report: {sys.executable} has no package "
+                      f"{error.name!r}; sudo make install-site")
     except Exception as error:
-        print(f"iostats: internal error; please report: {error!r}", file=sys.stderr)
+        print_message(f"internal error; please report: {error!r}")
     # A job's name may contain a line break, after which some mail programs read a header; and an
     # address, which the user chooses, may look like an option.
     arguments = [" ".join(word.splitlines()) for word in arguments]
     to = arguments[2:] if arguments[:1] == ["-s"] else arguments
     if any(word.startswith("-") for word in to):
-        print(f"iostats: mail: expected -s SUBJECT ADDRESS, got the address "
-              f"{' '.join(to)[:80]!r}", file=sys.stderr)
+        print_message(f"mail: expected -s SUBJECT ADDRESS, got the address "
+                      f"{' '.join(to)[:80]!r}")
         return BAD_USAGE
     body = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     try:
         return subprocess.run([*program.split(), *arguments],
                               input=body + text.encode("utf-8", "replace")).returncode
     except (OSError, IndexError) as error:
-        print(f"iostats: {program or 'no mail program'}: cannot be run: "
-              f"{getattr(error, 'strerror', 'it is empty')}", file=sys.stderr)
+        print_message(f"{program or 'no mail program'}: cannot be run: "
+                      f"{getattr(error, 'strerror', 'it is empty')}")
         return BAD_USAGE
 
 

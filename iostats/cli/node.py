@@ -23,6 +23,7 @@ from iostats.base.errors import (
     UsageError,
     describe_error,
 )
+from iostats.base.messages import print_message
 from iostats.cli import CONFIG, OF_NODES, Options, flag, option, take_option
 from iostats.cli.entry_point import NO_MEMORY, has_ignored_failures
 from iostats.node import identity as this_node
@@ -135,7 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = _run(arguments)
     except IostatsError as error:
         if str(error):  # else another rank prints it, see mpi_reduce.py
-            print(f"iostats: {error}", file=sys.stderr)
+            print_message(error)
         status = error.exit_status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -146,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"iostats: {NO_MEMORY}", file=sys.stderr)
         status = UNREADABLE
     except OSError as error:
-        print(f"iostats: {describe_error(error)}", file=sys.stderr)
+        print_message(describe_error(error))
         status = UNREADABLE
     return DONE if has_ignored_failures(arguments) else status
 
@@ -246,7 +247,7 @@ def load_config(options: dict[str, str]) -> Config:
 def print_unless_quiet(options: dict[str, str], text: object) -> None:
     """Print a line for the user, unless --quiet is given."""
     if "--quiet" not in options:
-        print(f"iostats: {text}", file=sys.stderr)
+        print_message(text)
 
 
 # -- start, mark, watch, stop ------------------------------------------------------------------

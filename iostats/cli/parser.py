@@ -15,8 +15,8 @@ from iostats.base.errors import (
     IostatsError,
     UsageError,
     describe_error,
-    sanitize,
 )
+from iostats.base.messages import print_message
 from iostats.cli import Options, option
 from iostats.cli.entry_point import NO_MEMORY, make_output_error
 
@@ -125,7 +125,7 @@ def run_role(role: Callable[[], int]) -> int:
     try:
         return role()
     except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
+        print_message(error)
         return error.exit_status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -136,14 +136,8 @@ def run_role(role: Callable[[], int]) -> int:
         print(f"iostats: {NO_MEMORY}", file=sys.stderr)
         return UNREADABLE
     except OSError as error:                          # such as too many open files (ulimit -n)
-        print(f"iostats: {describe_error(error)}", file=sys.stderr)
+        print_message(describe_error(error))
         return UNREADABLE
-
-
-def print_message(text: str) -> None:
-    """Print a line for the user on standard error, from any thread."""
-    # Line and line end in one piece: another thread's line does not get in between.
-    print(f"iostats: {sanitize(text)}\n", end="", file=sys.stderr, flush=True)
 
 
 def write_output(lines: Iterable[str]) -> None:

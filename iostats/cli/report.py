@@ -14,6 +14,7 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, AccessDenied, IostatsError, StateError, UsageError
 from iostats.base.job_id import check_batch_job, expand_tasks
+from iostats.base.messages import print_message
 from iostats.base.named_tuple import NamedTuple
 from iostats.cli import (
     CONFIG,
@@ -124,7 +125,7 @@ def _run(options: ReportOptions) -> int:
         with site_client.check_format("a record"):
             latest = site_client.ask_site(config, LATEST, {"count": count})
             if not latest:
-                print("iostats: there is no record yet that you may read", file=sys.stderr)
+                print_message("there is no record yet that you may read")
             records = list(map(read_known, latest))
             if not is_file:
                 _print(records, config, options)
@@ -149,7 +150,7 @@ def _run(options: ReportOptions) -> int:
             why = failed or (f"the accounting has no comment of iostats for job {job}"
                              if where == "comment"
                              else unfinished.explain_missing_reports([job], config)[job])
-            print(f"iostats: {why}", file=sys.stderr)
+            print_message(why)
             status = max(status, failed.exit_status if failed else UNREADABLE)
         with site_client.check_format("a record"):
             shown = select_latest_runs(records)

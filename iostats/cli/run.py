@@ -20,6 +20,7 @@ from iostats.base import config as site
 from iostats.base.config import BESIDE, Config
 from iostats.base.errors import IostatsError, UsageError
 from iostats.base.job_id import check_job_id
+from iostats.base.messages import format_message
 from iostats.base.text import cut
 from iostats.cli import Options, flag, option, take_option
 from iostats.cli.parser import write_output
@@ -90,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         return _run(options, command)
     except IostatsError as error:
-        _write_error(f"iostats: {error}\n")
+        _write_error(format_message(error))
         return error.exit_status
     except KeyboardInterrupt:
         return _end_by_signal(signal.SIGINT)
@@ -156,7 +157,7 @@ def _run(options: dict[str, str], argv: list[str]) -> int:
 
     def log_line(text: object) -> None:
         if "--quiet" not in options:
-            _write_error(f"iostats: {text}\n")
+            _write_error(format_message(text))
 
     command = Command(argv, _make_environment())
     try:
@@ -174,7 +175,7 @@ def _run(options: dict[str, str], argv: list[str]) -> int:
         else:
             command.replace_process()
     if command.failed is not None:
-        _write_error(f"iostats: {argv[0]}: {command.failed.strerror}\n")
+        _write_error(format_message(f"{argv[0]}: {command.failed.strerror}"))
         return NOT_FOUND if isinstance(command.failed, FileNotFoundError) else NOT_EXECUTABLE
     status = command.returncode
     assert status is not None           # it has ended

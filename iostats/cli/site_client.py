@@ -7,10 +7,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import sys
 from typing import TYPE_CHECKING
 
 from iostats.base.errors import FORMAT_ERRORS, NotDelivered
+from iostats.base.messages import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ def ask_site(config: Config, method: MethodName[AnswerT], params: Mapping[str, o
         servers.try_preferred_servers(credentials, identity.find_node_name(), within_s)
 
     def make_print_timer(wait_s: float, text: str) -> Timer:
-        timer = Timer(wait_s, print, (f"iostats: {servers.name} {text}",), {"file": sys.stderr})
+        timer = Timer(wait_s, print_message, (f"{servers.name} {text}",))
         timer.daemon = True
         return timer
     unanswered = make_print_timer(

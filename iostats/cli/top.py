@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError, NotDelivered, UsageError
+from iostats.base.messages import print_message
 from iostats.cli import CONFIG, Options, flag, option, repeated
 from iostats.cli.parser import (
     choose_table_width,
@@ -124,7 +125,7 @@ def _run(options: TopOptions) -> int:
     try:
         from rich.live import Live  # noqa: F401
     except ModuleNotFoundError:
-        print("iostats: no live table: the Python package rich is not installed", file=sys.stderr)
+        print_message("no live table: the Python package rich is not installed")
         return _print_tables(source, query, view)         # a storage server with only Python
     from iostats.cli.top_live import LiveTable
     return LiveTable(source, query, view).run()
@@ -256,5 +257,5 @@ def _print_tables(source: LoadSource, query: LoadQuery, view: View) -> NoReturn:
                 raise
             if str(error) != printed:
                 printed = str(error)
-                print(f"iostats: {error}", file=sys.stderr, flush=True)
+                print_message(error)
         time.sleep(source.every_s)

@@ -9,6 +9,7 @@ import sys
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError
 from iostats.base.job_id import check_batch_job
+from iostats.base.messages import print_message
 from iostats.cli import (
     CONFIG,
     Options,
@@ -91,8 +92,7 @@ def _run(options: WhyOptions) -> int:
         job = check_batch_job(job_argument, "JOB")
         records, failed = fetch_records(job, config)
         if not records:
-            print(f"iostats: {failed or unfinished.explain_missing_reports([job], config)[job]}",
-                  file=sys.stderr)
+            print_message(failed or unfinished.explain_missing_reports([job], config)[job])
             return failed.exit_status if failed else UNREADABLE
         with site_client.check_format("a record"):
             record = _require_one(select_latest_runs(records), job)
@@ -153,5 +153,5 @@ def fetch_similar_runs(record: Record, max_runs: int, config: site.Config) -> li
             similar += [run] if run else []
     except IostatsError as error:
         # Without them there is less to compare, and the causes remain.
-        print(f"iostats: other runs are unknown: {error}", file=sys.stderr)
+        print_message(f"other runs are unknown: {error}")
     return similar

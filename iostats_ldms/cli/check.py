@@ -4,10 +4,9 @@ iostats ldms check: validate a description.
 
 from __future__ import annotations
 
-import sys
-
 from iostats.base.errors import DONE, UNREADABLE
 from iostats.base.input_files import format_input_name
+from iostats.base.messages import print_message
 from iostats.cli import Options, operand
 from iostats.cli.parser import parse_options, run_role, write_output
 from iostats_ldms.description.model import Description
@@ -66,13 +65,13 @@ def read_description_file(path: str) -> tuple[Description, list[Problem]] | None
 def print_problems(error: DescriptionError) -> None:
     """Print all problems on standard error, one line each."""
     for line in error.format_lines():
-        print(f"iostats: {line}", file=sys.stderr)
+        print_message(line)
 
 
 def print_warnings(warnings: list[Problem], name: str) -> None:
     """Print warnings on standard error, one line each; `name`: of the file."""
     for warning in warnings:
-        print(f"iostats: {warning.format_line(name)} (warning)", file=sys.stderr)
+        print_message(f"{warning.format_line(name)} (warning)")
 
 
 def count_noun(number: int, noun: str, several: str = "") -> str:

@@ -5,12 +5,12 @@ iostats ldms generate: write ldmsd's configuration files, DAEMON.conf for each d
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from iostats.base.errors import DONE, UNREADABLE, StateError, UsageError, sanitize
 from iostats.base.input_files import format_input_name
+from iostats.base.messages import print_message
 from iostats.base.private_files import write_atomically
 from iostats.cli import Options, flag, operand, option
 from iostats.cli.parser import parse_options, run_role, write_output
@@ -186,6 +186,6 @@ def _require_daemon(name: str, description: Description) -> str:
 def _print_bounded(lines: list[str]) -> None:
     """Print up to _MOST_LINES lines on standard error."""
     for line in lines[:_MOST_LINES]:
-        print(f"iostats: {sanitize(line)}", file=sys.stderr)
+        print_message(line)
     if len(lines) > _MOST_LINES:
-        print(f"iostats: and {len(lines) - _MOST_LINES} more lines", file=sys.stderr)
+        print_message(f"and {len(lines) - _MOST_LINES} more lines")

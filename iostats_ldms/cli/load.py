@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from iostats.base.errors import DONE, UNREADABLE
 from iostats.base.input_files import format_input_name
+from iostats.base.messages import print_message
 from iostats.cli import flag, operand, option
-from iostats.cli.parser import parse_options, print_message, run_role, write_output
+from iostats.cli.parser import parse_options, run_role, write_output
 from iostats.etcd.client import Etcd
 from iostats_ldms import published
 from iostats_ldms.cli.sources import (

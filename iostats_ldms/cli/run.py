@@ -16,8 +16,9 @@ from iostats.base import config as site
 from iostats.base import logs
 from iostats.base.config import Config
 from iostats.base.errors import DONE, UNREADABLE, UsageError
+from iostats.base.messages import print_message
 from iostats.cli import flag, operands, option
-from iostats.cli.parser import parse_options, parse_whole_number, print_message, run_role
+from iostats.cli.parser import parse_options, parse_whole_number, run_role
 from iostats_ldms.cli.plan import load_description, read_settings
 from iostats_ldms.cli.sources import EtcdOptions, open_etcd
 from iostats_ldms.description.model import Description

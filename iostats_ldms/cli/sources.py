@@ -12,8 +12,8 @@ from iostats.base import config as site
 from iostats.base.config import Config
 from iostats.base.errors import sanitize
 from iostats.base.input_files import format_input_name
+from iostats.base.messages import print_message
 from iostats.cli import CONFIG, Options, option
-from iostats.cli.parser import print_message
 from iostats.etcd.client import Etcd, from_config
 from iostats_ldms.cli.check import print_problems, print_warnings
 from iostats_ldms.description import read
