@@ -24,7 +24,7 @@ class _Directory(NamedTuple):
 
     path: str
     name: str       # in site.cfg
-    loss: str       # what a full disk costs
+    loss: str       # what it means that the disk has no room
 
 
 def examine(config: Config, root: str) -> list[Check]:
@@ -39,8 +39,8 @@ def examine(config: Config, root: str) -> list[Check]:
             why[mount_point] = lacking
             by_mount.setdefault(mount_point, []).append(directory)
     return [Check(PROBLEM, "disk", (
-        f"{mount_point} is full: {why[mount_point]}; it holds " + ", ".join(
-            f"{directory.path} ({directory.name}: {directory.loss})" for directory in directories)),
+        f"{mount_point}: {why[mount_point]}; without room " + ", ".join(
+            f"{directory.loss} ({directory.name} {directory.path})" for directory in directories)),
         OWN_STATE_DIR if os.geteuid() else f"du -xd1 {quote_path(mount_point)}")
         for mount_point, directories in by_mount.items()]
 
@@ -59,5 +59,5 @@ def _list_directories(config: Config, root: str) -> list[_Directory]:
     if os.path.lexists(config.site.store):
         directories.append(_Directory(
             config.site.store, "[site] store",
-            "nothing is stored; nodes and agents send their messages again"))
+            "the site's server stores nothing"))
     return directories

@@ -181,6 +181,8 @@ def read(path: str) -> JobFile:
         text = read_text(path).encode("latin-1").decode("utf-8", "replace")
     except OSError:
         return JobFile({}, other_stems, over)
+    if not text:                                            # its prolog always writes something
+        why = "its prolog could not write its files: was the disk full?"
     for line in text.split("\n")[:-1]:
         name, _, value = line.partition("=")
         if name == "other":

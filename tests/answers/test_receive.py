@@ -235,11 +235,13 @@ def test_with_a_full_disk_the_nodes_keep_their_reports(desk):
                 break
         assert 1 == len(kept)
         assert re.search(r"127\.0\.0\.1:\d+: the server cannot store messages: .*/site.sqlite: "
-                         r"cannot be written: database or disk is full", done.line), done.line
+                         rf"cannot be written: database or disk is full \(expected 16 MiB free, "
+                         rf"found 0 MiB on {disk}\)", done.line), done.line
+        assert "Internal error" not in done.line
         def told():
             return desk.client("doctor", "--json", "--config", desk.cfg, job=False).out
         assert re.search(r"the server cannot store messages: .*database or disk is full", told())
-        until(lambda: "disk is full; nodes and agents store their messages" in server.err)
+        until(lambda: f"on {disk}); nodes and agents store their messages" in server.err)
         assert THE_WORK == application(desk.record("4711"))
         (disk / "full").unlink()
         assert 0 == desk.hook("deliver").status and [] == desk.kept()

@@ -61,5 +61,5 @@ def test_each_command_breaks_its_messages_at_the_terminals_width(command, termin
                           stdout=subprocess.DEVNULL, stderr=descriptor, timeout=100)
     assert done.returncode
     lines = written().splitlines()
-    assert lines[0].startswith("iostats: ") and lines[1:]
+    assert lines[0].startswith("iostats:") and lines[1:]
     assert max(map(len, lines)) <= 41, lines

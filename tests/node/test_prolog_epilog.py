@@ -23,6 +23,7 @@ from processes import (
     CLIENT,
     REPOSITORY,
     Listener,
+    TinyDisk,
     fill,
     http_answer,
     interpreters,
@@ -786,6 +787,40 @@ def test_why_a_start_could_not_be_kept_is_in_the_report(site, job, node):
     site.hook("epilog", node, site.tree(node, **AFTER), job, env={"SLURM_JOB_NODELIST": node})
     assert {node: "no start: /var/lib/iostats/node: cannot be written: Read-only file system"} == (
         site.record(job)["coverage"]["missing"])
+
+
+@pytest.mark.parametrize("", [pytest.param(marks=as_root)])
+def test_a_prolog_on_a_full_disk_is_named_also_when_there_is_room_again(site, job, node):
+    """
+    The job is not measured, and its report says why; the next job on the node is.  While the disk
+    is full an epilog sends its report at once, and with room again nothing waits.
+    """
+    disk = TinyDisk(str(site.directory / f"{node}-disk"))
+    try:
+        path = site.directory / f"{node}-full.cfg"
+        path.write_text(site.text({**site.choices, "node.hook_dir": f"{disk.path}/hooks"}))
+        root, env = site.tree(node, **BEFORE), {"SLURM_JOB_NODELIST": node}
+        other, third = site.new_job(), site.new_job()
+        assert NOTHING == said(site.hook("prolog", node, root, other, env=env, config=path))
+        disk.fill()
+        done = site.hook("prolog", node, root, job, env=env, config=path)
+        assert 0 == done.status and "No space left on device" in done.err
+        write_tree(root, **AFTER)
+        done = site.hook("epilog", node, root, other, env=env, config=path)
+        assert 0 == done.status
+        assert THE_WORK == application(site.record(other))
+        disk.calm()
+        site.hook("epilog", node, root, job, env=env, config=path)
+        assert {node: "no start: its prolog could not write its files: was the disk full?"} == (
+            site.record(job)["coverage"]["missing"])
+        write_tree(root, **BEFORE)
+        assert NOTHING == said(site.hook("prolog", node, root, third, env=env, config=path))
+        write_tree(root, **AFTER)
+        assert NOTHING == said(site.hook("epilog", node, root, third, env=env, config=path))
+        assert THE_WORK == application(site.record(third))
+        assert [] == [name for name in os.listdir(f"{disk.path}/hooks") if "delta" in name]
+    finally:
+        disk.close()
 
 
 # -- a munged that does not answer -------------------------------------------------------------

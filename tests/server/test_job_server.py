@@ -196,7 +196,8 @@ def test_a_task_of_an_array_is_called_as_users_call_it(desk, change, expected):
 def test_the_header_has_name_and_partition_of_the_jobs_environment(desk, env, expected):
     """Without a question to the batch system, and without a site's server."""
     server = desk.server("--job", "4711", "--nodes", "2", env=env)
-    assert server.stop().out.startswith(f"Job 4711{expected}0 of 2 nodes reported")
+    out = " ".join(server.stop().out.split())
+    assert out.startswith(f"Job 4711{expected}0 of 2 nodes reported"), out
 
 
 # -- its end ---------------------------------------------------------------------------------

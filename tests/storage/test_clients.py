@@ -457,7 +457,10 @@ def test_a_target_that_the_last_sweep_has_not_seen_though_it_was_there(desk):
     marked with that reason; from then on it counts.
     """
     desk.site()
-    kernel, late = desk.kernel(), desk.kernel(number=1)
+    kernel = desk.kernel()
+    late = ExportsKernel("2.17", "OST", desk.now - 100 * NS, number=1)
+    for nid in (C1, C2):
+        late.mount(desk.now - 100 * NS, nid, nid)
     desk.sweep(kernel)
     late.write(desk.now, C1, 41)
     desk.now += 50 * NS
