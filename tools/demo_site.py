@@ -557,6 +557,7 @@ def fill(site, checks):
                          "the event of an OST that makes no objects")
     checks.equal("the OST that makes no objects", (target, "mds1"),
                  (event["target"], event["node"]))
+    site.simlustre("--ctl", site.directory / "mds1", "precreate", target, "0")
     waiting = "nodes", "-S", "now-1hour"
     site.until(lambda: -23 in [row["lnet_lowest"] for row in json.loads(
         site.iostats(*waiting, "--json"))["nodes"]], "messages that wait for clients")

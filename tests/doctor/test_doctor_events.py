@@ -113,3 +113,16 @@ def test_metrics_and_quotas_that_are_used_up(desk):
     state, text, fix = doctor(desk)["metrics"]
     assert ("note", "iostats_client.py harvest --list") == (state, fix)
     assert text.startswith(f"not understood: osd-ldiskfs/{OST}/brw_stats: expected snapshot_time")
+
+
+def test_objects_that_osts_make_in_advance(desk):
+    files = with_files(desk)
+    assert "objects" not in doctor(desk)
+    files.pool(OST)
+    files.pool("scratch-OST0004", last_id=59)
+    files.pool("scratch-OST0005", most=0, last_id=36)
+    assert ("ok", "made in advance by 3 OSTs; the fewest: 23 (scratch-OST0004-osc-MDT0000)",
+            "") == doctor(desk)["objects"]
+    files.pool(OST, status=-28)
+    assert ("note", "1 of 3 OSTs give none to an MDT: scratch-OST0003-osc-MDT0000: the OST is full",
+            "lctl get_param osp.*.prealloc_*") == doctor(desk)["objects"]

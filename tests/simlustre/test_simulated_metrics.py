@@ -19,7 +19,7 @@ from test_storage_servers import (
 )
 from trees import shared
 
-from iostats.events.metrics_reading import read_metrics, read_quotas
+from iostats.events.metrics_reading import read_metrics, read_pools, read_quotas
 from iostats.lustre.quota import parse_quotas
 from iostats.lustre.server_metrics import (
     parse_brw_stats,
@@ -132,3 +132,11 @@ def test_an_agent_reads_what_clients_did(site):  # noqa: F811
     [quota] = read_quotas(str(site.directory / "mds1/root"), [])["scratch"]
     assert (4711, 41 << 10, 41 << 10) == (quota.id, quota.hard, quota.granted)
     assert {} == read_quotas(str(site.directory / "oss1/root"), [])
+    assert {"ost": "fifo", "ost_io": "fifo"} == ost.policies and {"mdt": "fifo"} == mdt.policies
+    ctl(site, "mds1", "precreate", "scratch-OST0001", "28")
+    pools = read_pools(str(site.directory / "mds1/root"), [])
+    full = pools.pop("scratch-OST0001-osc-MDT0000")
+    assert ((28, 0, True), {0}, True) == (
+        full, {pool.status for pool in pools.values()},
+        all(0 < pool.objects <= 32 for pool in pools.values()))
+    assert {} == read_pools(str(site.directory / "oss1/root"), [])
