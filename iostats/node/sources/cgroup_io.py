@@ -30,7 +30,6 @@ from iostats.base.errors import StatsSyntaxError
 from iostats.base.private_files import read_if_readable, read_text
 from iostats.lustre.paths import File
 from iostats.lustre.stats import Counter, Reading
-from iostats.node.block_devices import BUILT, is_on_disk, list_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +74,7 @@ def _name_disks(root: str, text: str) -> str:
     The words of io.stat, one device in a line, named nvme0n1 instead of 259:0; without devices that
     are on no disk.  What is built of others has a line more: `dm-0 lvm sda`, `md0 on sda sdb`.
     """
+    from iostats.node.block_devices import BUILT, is_on_disk, list_below
     lines, device, built = [""], "", []
     for word in text.split():
         if "=" in word:

@@ -20,7 +20,6 @@ import os
 from iostats.base.private_files import read_text
 from iostats.lustre.paths import File
 from iostats.lustre.stats import Counter, Reading
-from iostats.node import block_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ def read(root: str, config: Config) -> list[File]:
 
 def parse(text: str, origin: str = PATH) -> Reading:
     """The Reading: {DISK_read_bytes, DISK_write_bytes, DISK_reads, DISK_writes, DISK_us}."""
-    from iostats.totals.disk_values import is_whole_disk  # a start needs none of it
+    from iostats.node import block_devices  # a start needs none of these
+    from iostats.totals.disk_values import is_whole_disk
     counters, bad = {}, {}
     for lineno, line in enumerate(text.split("\n"), 1):
         words = line.split()

@@ -23,7 +23,6 @@ from iostats.base.errors import StatsSyntaxError
 from iostats.base.private_files import read_if_readable
 from iostats.lustre.paths import File
 from iostats.lustre.stats import Counter, Reading
-from iostats.node import block_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +45,7 @@ def read(root: str, config: Config) -> list[File]:
     path = os.environ.get("TMPDIR", "")
     if not path.startswith("/"):
         return []
+    from iostats.node import block_devices  # a start without $TMPDIR needs none of it
     mounts = _parse_mounts(read_if_readable(os.path.join(root, _MOUNT_TABLE)))
     real = _follow_links(root, path, mounts)
     number = "" if real is None else _find_mount(mounts, real)
@@ -118,6 +118,7 @@ def _read_link(path: str) -> str:
 
 def parse(text: str, origin: str = PATH) -> Reading:
     """The Reading of one device: {read_bytes, write_bytes, reads, writes, requests_us}."""
+    from iostats.node import block_devices
     numbers = block_devices.parse_numbers(text.split())
     if numbers is None:
         raise StatsSyntaxError(origin, 1, text.strip(), block_devices.EXPECTED)
