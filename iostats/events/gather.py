@@ -322,7 +322,7 @@ class Gathering:
         log = self._log
         return {"version": _VERSION, "boot_id": self._place.boot_id,
                 "position": self._get_log_position(),
-                "folder": self._grouper.as_json(), "joined": self._joiner.as_json(),
+                "grouper": self._grouper.as_json(), "joined": self._joiner.as_json(),
                 "sources": self._seen, "series": self._series,
                 "anchors": self._clock.anchors, "end": self._end_s,
                 "untold": [as_json(event) for event in self._unreported.values()],
@@ -366,11 +366,11 @@ class Gathering:
         for usec, wall in self._clock.anchors[1:]:
             clock.tie(usec, wall)
         grouper = LogGrouper(self._place.boot_id, self._place.node, self._limit, clock,
-                             stored.get("folder"), self._devices.find_target)
+                             stored.get("grouper"), self._devices.find_target)
         pending, held = ([(from_json(event), str(name)) for event, name in stored.get(key, [])]
                          for key in ("pending", "held"))
         # Without the events of an open window, it is counted from its beginning.
-        position = dict(stored.get("position", {})) if "folder" in stored else {}
+        position = dict(stored.get("position", {})) if "grouper" in stored else {}
         int(str(position.get("sequence", -1))), int(str(position.get("usec", -1)))
         states, end = dict(stored.get("sources", {})), stored.get("end")
         series = dict(stored.get("series", {}))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     # origin, kind, cause, file system, target, first, time, message, last, over, count, skipped,
     # tries, clients
-    StoredFold = tuple[tuple[str, ...], str, str, str, str, int, float, str, int, Optional[float],
+    StoredGroup = tuple[tuple[str, ...], str, str, str, str, int, float, str, int, Optional[float],
                        int, int, int, tuple[str, ...]]
 
 PASSED_OVER, COUNTED, BY_NID, SLOWLY = range(4)
@@ -38,8 +38,8 @@ PASSED_OVER, COUNTED, BY_NID, SLOWLY = range(4)
 ONE_BY_ONE = (RECOVERY, SKIPPED, LBUG, TARGET_DOWN, DEACTIVATED, REPLACED)
 
 
-class Fold:
-    """One event under construction; `origin` identifies it."""
+class EventGroup:
+    """Lines of the log that become one event; `origin` identifies it."""
 
     __slots__ = ("cause", "clients", "count", "file_system", "first", "is_changed", "kind", "last",
                  "message", "origin", "over", "skipped", "target", "time", "tries")
@@ -54,38 +54,38 @@ class Fold:
         self.clients: tuple[str, ...] = ()
         self.is_changed = False
 
-    def as_json(self) -> StoredFold:
+    def as_json(self) -> StoredGroup:
         return (self.origin, self.kind, self.cause, self.file_system, self.target, self.first,
                 self.time, self.message, self.last, self.over, self.count, self.skipped,
                 self.tries, self.clients)
 
 
-def restore_fold(value: StoredFold) -> Fold:
+def restore_group(value: StoredGroup) -> EventGroup:
     (origin, kind, cause, file_system, target, first, time, message, last, over, count, skipped,
      tries, clients) = value
-    fold = Fold(tuple(origin), kind, cause, file_system, target, first, time, message)
-    fold.last, fold.over, fold.count, fold.skipped, fold.tries = last, over, count, skipped, tries
-    fold.clients = tuple(clients)
-    return fold
+    group = EventGroup(tuple(origin), kind, cause, file_system, target, first, time, message)
+    group.last, group.over, group.count = last, over, count
+    group.skipped, group.tries, group.clients = skipped, tries, tuple(clients)
+    return group
 
 
-def make_fold_of_lost_lines(count: int, sequence: int, usec: int, time: float) -> Fold:
-    """The Fold of `count` lost lines of the log, after the line with number `sequence`."""
-    fold = Fold(("log", LOG_LOST, str(sequence)), LOG_LOST, "", "", "", usec, time,
+def make_group_of_lost_lines(count: int, sequence: int, usec: int, time: float) -> EventGroup:
+    """The EventGroup of `count` lost lines of the log, after the line with number `sequence`."""
+    group = EventGroup(("log", LOG_LOST, str(sequence)), LOG_LOST, "", "", "", usec, time,
                 "1 line of the kernel's log was overwritten before it was read" if count == 1 else
                 f"{count:,} lines of the kernel's log were overwritten before they were read")
-    fold.count = count
-    return fold
+    group.count = count
+    return group
 
 
 class Shape:
     """The common properties of all lines of one form at one target."""
 
-    __slots__ = ("cause", "device", "file_system", "fold", "key", "kind", "label", "shape",
+    __slots__ = ("cause", "device", "file_system", "group", "key", "kind", "label", "shape",
                  "target", "way", "window")
 
     def __init__(self, label: str, shape: bytes, message: kernel_log.Message | None) -> None:
-        self.label, self.window, self.fold = label, -1, None    # type: str, int, Fold | None
+        self.label, self.window, self.group = label, -1, None    # type: str, int, EventGroup | None
         if message is None:
             self.kind, self.cause, self.device = NO_EVENT, "", ""
             self.file_system = self.target = self.shape = ""

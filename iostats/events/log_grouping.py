@@ -37,11 +37,11 @@ from iostats.events.grouping_state import (
     SLOWLY,
     WINDOW_US,
     EarlierLines,
-    Fold,
+    EventGroup,
     Shape,
     find_target_name,
-    make_fold_of_lost_lines,
-    restore_fold,
+    make_group_of_lost_lines,
+    restore_group,
 )
 from iostats.events.kinds import CRITICAL, EVENTS_DROPPED, FATAL, KINDS
 from iostats.lustre import kernel_log, system_log
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypedDict
 
-    from iostats.events.grouping_state import StoredFold
+    from iostats.events.grouping_state import StoredGroup
     from iostats.events.wall_clock import WallClock
 
     class StoredWindows(TypedDict):
         """The state of Windows as JSON."""
 
         newest: int
-        windows: list[tuple[int, int, list[StoredFold]]]    # window, events in it, events
+        windows: list[tuple[int, int, list[StoredGroup]]]    # window, events in it, events
 
 _JUMPED = 6                             # windows back: the log's clock is another one
 
@@ -69,13 +69,13 @@ class Windows:
     The open windows.
 
     Attributes:
-        folds: {window: {origin: Fold}}.
+        groups: {window: {origin: EventGroup}}.
     """
 
     def __init__(self, max_events: int) -> None:
         """`max_events`: different events in one window."""
         self.most, self._newest = max_events, 0
-        self.folds: dict[int, dict[tuple[str, ...], Fold]] = {}
+        self.groups: dict[int, dict[tuple[str, ...], EventGroup]] = {}
         self._used: dict[int, int] = {}
 
     def open(self, window: int) -> int:
@@ -83,16 +83,16 @@ class Windows:
         if window > self._newest:
             self._newest = window
         elif window < self._newest - _JUMPED:
-            self.folds.clear()
+            self.groups.clear()
             self._used.clear()
             self._newest = window
         elif window < self._newest - 1:
             window = self._newest - 1
-        if window not in self.folds:
-            self.folds[window] = {}
+        if window not in self.groups:
+            self.groups[window] = {}
             self._used[window] = 0
-            for old in [window for window in self.folds if not self._newest - 2 < window]:
-                del self.folds[old], self._used[old]
+            for old in [window for window in self.groups if not self._newest - 2 < window]:
+                del self.groups[old], self._used[old]
         return window
 
     def is_full(self, kind: str, window: int) -> bool:
@@ -101,16 +101,16 @@ class Windows:
         share = 10 if severity >= FATAL else 9 if severity >= CRITICAL else 7
         return self._used.get(window, 0) * 10 >= self.most * share
 
-    def add(self, window: int, fold: Fold) -> None:
+    def add(self, window: int, group: EventGroup) -> None:
         """Add an event to an open window that has room."""
-        self.folds[window][fold.origin] = fold
+        self.groups[window][group.origin] = group
         self._used[window] += 1
 
     def as_json(self) -> StoredWindows:
         return {"newest": self._newest,
                 "windows": [(window, self._used[window],
-                             [fold.as_json() for fold in folds.values()])
-                            for window, folds in self.folds.items()]}
+                             [group.as_json() for group in groups.values()])
+                            for window, groups in self.groups.items()]}
 
     def restore(self, state: StoredWindows) -> None:
         """
@@ -118,8 +118,8 @@ class Windows:
         format.
         """
         self._newest = int(state["newest"])
-        for window, used, folds in state["windows"]:
-            self.folds[int(window)] = {fold.origin: fold for fold in map(restore_fold, folds)}
+        for window, used, groups in state["windows"]:
+            self.groups[int(window)] = {group.origin: group for group in map(restore_group, groups)}
             self._used[int(window)] = int(used)
 
 
@@ -194,13 +194,14 @@ class LogGrouper:
         self.replaced: list[tuple[str, float]] = []
         self._shapes: dict[tuple[bytes, bytes], Shape] = {}
         self._kinds: dict[bytes, str] = {}              # of shapes, for a window that is full
-        self._full: dict[bytes, tuple[int, Fold, str]] = {}     # shape -> (window, Fold, label)
+        # shape -> (window, EventGroup, label)
+        self._full: dict[bytes, tuple[int, EventGroup, str]] = {}
         self.windows = self._windows = Windows(max_events)
-        self._changed: list[Fold] = []
-        self._last: dict[str, Fold | None] = {}
+        self._changed: list[EventGroup] = []
+        self._last: dict[str, EventGroup | None] = {}
         self._pieces = Pieces()
         self._known = EarlierLines()
-        self._recoveries: dict[str, Fold] = {}
+        self._recoveries: dict[str, EventGroup] = {}
         self.activated: dict[str, float] = {}
         if state is not None:
             self._restore(state)
@@ -224,7 +225,7 @@ class LogGrouper:
             self._take_record(data, at, data.find(b",-", 0, at))
 
     def _take_system_line(self, data: bytes, usec: int) -> None:
-        """Fold a line of another part of the kernel: there are few, so each of them is parsed."""
+        """Group a line of another part of the kernel: there are few, so each of them is parsed."""
         record = kernel_log.parse_record(data[:_LONGEST])
         message = system_log.parse_message(record.text) if record else None
         if message is None:
@@ -233,16 +234,16 @@ class LogGrouper:
         target = self._find_target(message.device) if message.kind in system_log.OF_STORAGE else ""
         window = self._windows.open(usec // WINDOW_US)
         origin = ("log", message.kind, "", target or message.device, str(window))
-        fold = self._windows.folds[window].get(origin)
-        if fold is None:
+        group = self._windows.groups[window].get(origin)
+        if group is None:
             if self._windows.is_full(message.kind, window):
-                self._get_overflow_fold(message.kind, usec, window).count += 1
+                self._get_overflow_group(message.kind, usec, window).count += 1
                 return
-            fold = Fold(origin, message.kind, "", parse_file_system(target), target, usec,
+            group = EventGroup(origin, message.kind, "", parse_file_system(target), target, usec,
                         self._clock.compute_time(usec), message.text)
-            self._windows.add(window, fold)
-        fold.count += 1
-        self._touch(fold, usec)
+            self._windows.add(window, group)
+        group.count += 1
+        self._mark_changed(group, usec)
 
     def _take_record(self, data: bytes, at: int, ends: int) -> None:
         """`at`: where its text begins; `ends`: where its timestamp ends; in us of the log's clock.
@@ -275,7 +276,7 @@ class LogGrouper:
                 full = self._full.get(shape)
             if line is None and full is not None:
                 full[1].count += 1
-                self._touch(full[1], usec)
+                self._mark_changed(full[1], usec)
                 self._last[full[2]] = full[1]
         if line is None:
             return
@@ -292,32 +293,32 @@ class LogGrouper:
             self._last[line.label] = None
             self.activated[line.target] = self._clock.compute_time(usec)
             return
-        fold = line.fold if line.window == window else None
-        if fold is None:
-            fold = line.fold = self._fold(line, data, usec, window)
+        group = line.group if line.window == window else None
+        if group is None:
+            group = line.group = self._find_or_make_group(line, data, usec, window)
             line.window = window
-        self._last[line.label] = fold
-        if path == BY_NID and fold.kind == kernel_log.EVICTED:
+        self._last[line.label] = group
+        if path == BY_NID and group.kind == kernel_log.EVICTED:
             timer = body.find(b"evicting client at ")
             begins = timer + 19 if timer >= 0 else body.find(b" on nid ") + 8
             nid = body[begins:body.find(b" ", begins)]
             if not earlier_lines.is_new_lock(line.key + nid, usec, timer >= 0):
                 return
-        fold.count += 1
-        if usec > fold.last:
-            fold.last = usec
-        if not fold.is_changed:
-            fold.is_changed = True
-            self._changed.append(fold)
-        if fold.tries < _MOST_TRIES and len(fold.clients) < MOST_CLIENTS:
-            fold.tries += 1
-            self._add_clients(fold, data)
+        group.count += 1
+        if usec > group.last:
+            group.last = usec
+        if not group.is_changed:
+            group.is_changed = True
+            self._changed.append(group)
+        if group.tries < _MOST_TRIES and len(group.clients) < MOST_CLIENTS:
+            group.tries += 1
+            self._add_clients(group, data)
 
     def add_lost_lines(self, count: int, sequence: int, usec: int) -> None:
         """
         Count `count` lost lines after the line with number `sequence`; `usec`: of the next line.
         """
-        self._touch(make_fold_of_lost_lines(
+        self._mark_changed(make_group_of_lost_lines(
             count, sequence, usec, self._clock.compute_time(usec)), usec)
 
     @property
@@ -334,67 +335,68 @@ class LogGrouper:
     def list_changed(self) -> list[Event]:
         """The events that are new or have grown since the last call."""
         self._take_whole(self._pieces.flush())
-        changed_folds, self._changed = self._changed, []
+        changed_groups, self._changed = self._changed, []
         events = []
-        dropped: dict[str, list[Fold]] = {}
-        for fold in changed_folds:
-            fold.is_changed = False
-            if fold.origin[1] == EVENTS_DROPPED:
-                dropped.setdefault(fold.origin[2], []).append(fold)
+        dropped: dict[str, list[EventGroup]] = {}
+        for group in changed_groups:
+            group.is_changed = False
+            if group.origin[1] == EVENTS_DROPPED:
+                dropped.setdefault(group.origin[2], []).append(group)
             else:
-                events.append(self._make_event(fold))
+                events.append(self._make_event(group))
         for window in dropped:
-            of_window = [dropped_fold
-                         for dropped_fold in self._windows.folds.get(int(window), {}).values()
-                         if dropped_fold.origin[1] == EVENTS_DROPPED] or dropped[window]
+            of_window = [dropped_group
+                         for dropped_group in self._windows.groups.get(int(window), {}).values()
+                         if dropped_group.origin[1] == EVENTS_DROPPED] or dropped[window]
             events.append(self._make_dropped_event(window, of_window))
         return events
 
     def as_json(self) -> dict[str, object]:
         """The state for a restart; complete only after list_changed()."""
         return {"windows": self._windows.as_json(),
-                "recoveries": [[name, fold.as_json()] for name, fold in self._recoveries.items()],
-                "last": [[label, fold.origin] for label, fold in self._last.items() if fold],
+                "recoveries": [[name, group.as_json()] for name, group in self._recoveries.items()],
+                "last": [[label, group.origin] for label, group in self._last.items() if group],
                 "known": self._known.as_json()}
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._windows.restore(state["windows"])
         for name, value in state["recoveries"]:
-            fold = restore_fold(value)
+            group = restore_group(value)
             # The same object, where its window is still open.
-            for folds in self._windows.folds.values():
-                fold = folds.get(fold.origin, fold)
-            self._recoveries[name] = fold
+            for groups in self._windows.groups.values():
+                group = groups.get(group.origin, group)
+            self._recoveries[name] = group
         for label, origin in state["last"]:
-            open_folds = [open_fold for open_ in self._windows.folds.values()
-                          for open_fold in open_.values()]
-            for open_fold in (*self._recoveries.values(), *open_folds):
-                if open_fold.origin == tuple(origin):
-                    self._last[str(label)] = open_fold
+            open_groups = [open_group for open_ in self._windows.groups.values()
+                          for open_group in open_.values()]
+            for open_group in (*self._recoveries.values(), *open_groups):
+                if open_group.origin == tuple(origin):
+                    self._last[str(label)] = open_group
         self._known.restore(state["known"])
 
-    def _make_event(self, fold: Fold) -> Event:
-        return make_event(self._boot_id, self._node, fold.origin, fold.kind, fold.time,
-                          last=(self._clock.compute_time(fold.last)
-                                if fold.last > fold.first else None),
-                          over=fold.over, cause=fold.cause, file_system=fold.file_system,
-                          target=fold.target, clients=fold.clients, count=max(1, fold.count),
-                          skipped=fold.skipped, message=fold.message)
+    def _make_event(self, group: EventGroup) -> Event:
+        return make_event(self._boot_id, self._node, group.origin, group.kind, group.time,
+                          last=(self._clock.compute_time(group.last)
+                                if group.last > group.first else None),
+                          over=group.over, cause=group.cause, file_system=group.file_system,
+                          target=group.target, clients=group.clients, count=max(1, group.count),
+                          skipped=group.skipped, message=group.message)
 
-    def _make_dropped_event(self, window: str, folds: list[Fold]) -> Event:
-        kinds = ", ".join(f"{fold.count:,} {fold.origin[3]}"
-                          for fold in sorted(folds, key=lambda fold: (-fold.count, fold.origin)))
-        first = min(folds, key=lambda fold: fold.first)
+    def _make_dropped_event(self, window: str, groups: list[EventGroup]) -> Event:
+        kinds = ", ".join(f"{group.count:,} {group.origin[3]}"
+                          for group in sorted(groups, key=lambda group: (-group.count,
+                                                                         group.origin)))
+        first = min(groups, key=lambda group: group.first)
         return make_event(self._boot_id, self._node, ("log", EVENTS_DROPPED, window),
                           EVENTS_DROPPED,
                           first.time,
-                          last=self._clock.compute_time(max(fold.last for fold in folds)),
-                          count=sum(fold.count for fold in folds),
-                          skipped=sum(fold.skipped for fold in folds),
+                          last=self._clock.compute_time(max(group.last for group in groups)),
+                          count=sum(group.count for group in groups),
+                          skipped=sum(group.skipped for group in groups),
                           message=f"lines of more than {self._windows.most:,} different events in "
                                   f"ten seconds: {kinds}")
 
-    # -- shapes and folds ------------------------------------------------------------------------
+    # -- shapes and groups ------------------------------------------------------------------------
 
     def _learn(self, data: bytes, at: int, name: bytes, shape: bytes, usec: int) -> Shape | None:
         """
@@ -405,7 +407,7 @@ class LogGrouper:
         kind, window = self._kinds.get(shape), usec // WINDOW_US
         if kind and kind not in ONE_BY_ONE and self._windows.is_full(kind, window) and (
                 self._windows.open(window) == window):
-            self._full[shape] = (window, self._get_overflow_fold(kind, usec, window), label)
+            self._full[shape] = (window, self._get_overflow_group(kind, usec, window), label)
             return None
         record = kernel_log.parse_record(data[:_LONGEST])
         line = Shape(label, shape, kernel_log.parse_message(record) if record else None)
@@ -416,44 +418,44 @@ class LogGrouper:
         self._kinds[shape] = line.kind
         return line
 
-    def _fold(self, line: Shape, data: bytes, usec: int, window: int) -> Fold:
-        """The Fold that a line belongs to, or a new one."""
+    def _find_or_make_group(self, line: Shape, data: bytes, usec: int, window: int) -> EventGroup:
+        """The EventGroup that a line belongs to, or a new one."""
         at = self._windows.open(window)
         is_of_all = line.kind == kernel_log.DATA_LOST           # it names no target
         place = line.file_system if is_of_all else line.target or line.device
         origin: tuple[str, ...] = ("log", line.kind, line.cause, place, str(at))
         if line.kind == kernel_log.OTHER:
             origin = (*origin, line.shape)
-        fold = self._windows.folds[at].get(origin)
-        if fold is None:
+        group = self._windows.groups[at].get(origin)
+        if group is None:
             if self._windows.is_full(line.kind, at):
-                return self._get_overflow_fold(line.kind, usec, at)
+                return self._get_overflow_group(line.kind, usec, at)
             record = kernel_log.parse_record(data[:_LONGEST])
             message = kernel_log.parse_message(record) if record else None
-            fold = Fold(origin, line.kind, line.cause, line.file_system, line.target, usec,
+            group = EventGroup(origin, line.kind, line.cause, line.file_system, line.target, usec,
                         self._clock.compute_time(usec, message.wall_s if message else None),
                         message.text if message else "")
-            self._windows.add(at, fold)
-        return fold
+            self._windows.add(at, group)
+        return group
 
-    def _get_overflow_fold(self, kind: str, usec: int, window: int) -> Fold:
-        """Return the Fold that counts further lines of `kind`, which have no Fold of their own."""
+    def _get_overflow_group(self, kind: str, usec: int, window: int) -> EventGroup:
+        """Return the EventGroup that counts the lines of `kind` without a group of their own."""
         at = self._windows.open(window)
         origin = ("log", EVENTS_DROPPED, str(at), kind)
-        fold = self._windows.folds[at].get(origin)
-        if fold is None:
-            fold = self._windows.folds[at][origin] = Fold(
+        group = self._windows.groups[at].get(origin)
+        if group is None:
+            group = self._windows.groups[at][origin] = EventGroup(
                 origin, EVENTS_DROPPED, "", "", "", usec, self._clock.compute_time(usec), "")
-        self._touch(fold, usec)
-        return fold
+        self._mark_changed(group, usec)
+        return group
 
-    def _touch(self, fold: Fold, usec: int) -> None:
-        fold.last = max(fold.last, usec)
-        if not fold.is_changed:
-            fold.is_changed = True
-            self._changed.append(fold)
+    def _mark_changed(self, group: EventGroup, usec: int) -> None:
+        group.last = max(group.last, usec)
+        if not group.is_changed:
+            group.is_changed = True
+            self._changed.append(group)
 
-    def _add_clients(self, fold: Fold, data: bytes) -> None:
+    def _add_clients(self, group: EventGroup, data: bytes) -> None:
         record = kernel_log.parse_record(data[:_LONGEST])
         message = kernel_log.parse_message(record) if record else None
         if message is None or not message.nids or message.speaker != "server":
@@ -461,8 +463,8 @@ class LogGrouper:
         is_about_clients = (message.kind in (kernel_log.EVICTED, kernel_log.CLIENT_RECONNECTING)
                             or (message.kind == kernel_log.OTHER
                                 and message.device == message.target))
-        if is_about_clients and fold.kind != EVENTS_DROPPED:
-            fold.clients = tuple(dict.fromkeys((*fold.clients, *message.nids)))[:MOST_CLIENTS]
+        if is_about_clients and group.kind != EVENTS_DROPPED:
+            group.clients = tuple(dict.fromkeys((*group.clients, *message.nids)))[:MOST_CLIENTS]
 
     # -- what needs more than its shape ----------------------------------------------------------
 
@@ -494,43 +496,45 @@ class LogGrouper:
         elif not self._known.is_second(message, usec):
             self._count(line, data, usec, window)
 
-    def _count(self, line: Shape, data: bytes, usec: int, window: int, count: int = 1) -> Fold:
-        fold = self._fold(line, data, usec, window)
-        fold.count += count
-        self._last[line.label] = fold
-        self._touch(fold, usec)
-        return fold
+    def _count(self, line: Shape, data: bytes, usec: int, window: int,
+               count: int = 1) -> EventGroup:
+        group = self._find_or_make_group(line, data, usec, window)
+        group.count += count
+        self._last[line.label] = group
+        self._mark_changed(group, usec)
+        return group
 
     def _take_skipped(self, message: kernel_log.Message, usec: int) -> None:
         self.skipped += message.count
-        fold = self._last.get(message.label)
-        if fold is not None and abs(usec - fold.last) <= 1_000_000:
-            fold.skipped += message.count
-            self._touch(fold, fold.last)
+        group = self._last.get(message.label)
+        if group is not None and abs(usec - group.last) <= 1_000_000:
+            group.skipped += message.count
+            self._mark_changed(group, group.last)
         self._last[message.label] = None
 
     def _take_recovery(self, message: kernel_log.Message, line: Shape, data: bytes, usec: int,
                        window: int) -> None:
         """Process a line between a target's start and `Recovery over`."""
         rest = message.text.partition(": ")[2]
-        fold = self._recoveries.get(message.target)
-        if fold is not None and (rest.startswith("Will be in recovery")
-                                 or not 0 <= usec - fold.last < RECOVERY_US):
+        group = self._recoveries.get(message.target)
+        if group is not None and (rest.startswith("Will be in recovery")
+                                 or not 0 <= usec - group.last < RECOVERY_US):
             del self._recoveries[message.target]
             self._known.note_recovery_end(message.target)
-            fold = None
-        if fold is None:
-            fold = self._fold(line, data, usec, window)
-            if fold.kind == kernel_log.RECOVERY:
+            group = None
+        if group is None:
+            group = self._find_or_make_group(line, data, usec, window)
+            if group.kind == kernel_log.RECOVERY:
                 if len(self._recoveries) >= _MOST_RECOVERIES:
                     self._recoveries.pop(next(iter(self._recoveries)))
-                self._recoveries[message.target] = fold
-        fold.count = 1 if fold.kind == kernel_log.RECOVERY else fold.count + 1
-        self._touch(fold, usec)
-        self._last[line.label] = fold
+                self._recoveries[message.target] = group
+        group.count = 1 if group.kind == kernel_log.RECOVERY else group.count + 1
+        self._mark_changed(group, usec)
+        self._last[line.label] = group
         is_over = rest.startswith(_OVER)
-        if is_over and fold.kind == kernel_log.RECOVERY:
-            fold.over, fold.message = max(fold.time, self._clock.compute_time(usec)), message.text
+        if is_over and group.kind == kernel_log.RECOVERY:
+            group.over, group.message = max(group.time,
+                                            self._clock.compute_time(usec)), message.text
             self._recoveries.pop(message.target, None)
         if is_over or rest.startswith("disconnecting "):
             form = "over" if is_over else "number"
@@ -546,9 +550,9 @@ class LogGrouper:
         if message.kind == kernel_log.EVICTED or more:
             evictions = Shape(line.label, b"",
                               message._replace(kind=kernel_log.EVICTED, cause="recovery"))
-            fold = self._fold(evictions, data, usec, window)
-            fold.count += more
-            if fold.kind == kernel_log.EVICTED and len(fold.clients) < MOST_CLIENTS:
-                self._add_clients(fold, data)
-            if fold.count:                      # 0: reported in an earlier window, by number
-                self._touch(fold, usec)
+            group = self._find_or_make_group(evictions, data, usec, window)
+            group.count += more
+            if group.kind == kernel_log.EVICTED and len(group.clients) < MOST_CLIENTS:
+                self._add_clients(group, data)
+            if group.count:                      # 0: reported in an earlier window, by number
+                self._mark_changed(group, usec)

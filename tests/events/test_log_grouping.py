@@ -29,13 +29,13 @@ from iostats.events.log_grouping import LogGrouper
 from iostats.events.wall_clock import WallClock
 
 
-def folder(most=250, kept=None):
+def grouper(most=250, kept=None):
     return LogGrouper("a-boot", "oss1", most, WallClock([(0, BOOTED)]), kept)
 
 
 def events(*lines, most=250):
     """The events of (s since boot, text) or (s, text, label)."""
-    one = folder(most)
+    one = grouper(most)
     for line in lines:
         one.add_record(record(*line))
     return one.list_changed()
@@ -69,7 +69,7 @@ def test_what_is_not_folded():
 
 
 def test_an_event_grows_and_keeps_its_id():
-    one = folder()
+    one = grouper()
     one.add_record(record(750, silent("10.9.0.11@o2ib2")))
     [before] = one.list_changed()
     assert [] == one.list_changed()
@@ -219,7 +219,7 @@ def test_skipped_belongs_to_the_line_before_it_of_its_label():
 
 
 def test_skipped_lines_of_what_is_no_event_are_none():
-    one = folder()
+    one = grouper()
     for line in ((750, silent("10.9.0.11@o2ib2")), (751, f"{OST}: new disk, initializing"),
                  (751.1, "Skipped 23 previous similar messages")):
         one.add_record(record(*line))
@@ -250,7 +250,7 @@ def test_in_a_flood_there_is_room_for_what_is_severe():
 
 
 def test_lines_that_are_gone_are_an_event():
-    one = folder()
+    one = grouper()
     one.add_lost_lines(1237, 444, 758_211_829)
     [found] = one.list_changed()
     assert ("log_lost", 1237, "1,237 lines of the kernel's log were overwritten before they were "
@@ -269,7 +269,7 @@ def test_a_line_that_says_nothing_is_no_event(text, label):
 
 
 def test_a_hundred_thousand_targets_of_a_hundred_file_systems():
-    one = folder()
+    one = grouper()
     for number in range(100_000):
         one.add_record(record(750 + number / 20_000, silent(
             "10.9.0.11@o2ib2", f"fs{number % 100}-OST{number // 100:04x}")))
@@ -279,7 +279,7 @@ def test_a_hundred_thousand_targets_of_a_hundred_file_systems():
 
 
 def test_more_locks_evictions_than_are_remembered_are_counted_once_each():
-    one = folder()
+    one = grouper()
     for number in range(20_000):
         client = f"10.{number // 65536}.{number // 256 % 256}.{number % 256}@o2ib2"
         one.add_record(record(750 + number / 10_000, failed_lock(client), "LustreError"))
@@ -292,7 +292,7 @@ def test_more_locks_evictions_than_are_remembered_are_counted_once_each():
 
 
 def test_more_forms_of_errors_than_are_remembered():
-    one = folder(most=50)
+    one = grouper(most=50)
     for number in range(10_000):
         word = "".join(chr(ord("g") + int(digit)) for digit in str(number))
         one.add_record(record(750 + number / 5000, f"{OST}: {word} failed", "LustreError"))
@@ -309,21 +309,21 @@ def test_more_forms_of_errors_than_are_remembered():
     b"Lustre: LBUG", b"[  758.211829] Lustre: LBUG", b"-4,4,7,-;Lustre: LBUG",
     b"4,444,758211829,-;NFS: LBUG", b"4,444,758211829,-;a Lustre: LBUG", b"\xff\xfe;Lustre: LBUG"])
 def test_what_is_of_another_form_is_no_event(data):
-    one = folder()
+    one = grouper()
     one.add_record(data)
     assert [] == one.list_changed()
 
 
 @pytest.mark.parametrize("priority", [8, 11, 12, 30, 191, 1004])
 def test_a_program_that_writes_to_dev_kmsg_is_not_heard(priority):
-    one = folder()
+    one = grouper()
     one.add_record(record(750, silent("10.9.0.11@o2ib2"), priority=priority))
     one.add_record(record(750, "LBUG", priority=priority, flags="c"))
     assert [] == one.list_changed()
 
 
 def test_what_is_hostile_in_a_line_is_one_bounded_line():
-    one = folder()
+    one = grouper()
     one.add_record(b"3,23,758211829,-;LustreError: a\\x1b[2J" + b"\xff\0@" * 400_000)
     one.add_record(b"3,24,758211829,-;LustreError: caf\\xc3\n SUBSYSTEM=\x1b\n")
     for found in one.list_changed():
@@ -343,7 +343,7 @@ def test_a_line_that_differs_by_a_digit_alone_is_looked_at_itself():
 
 
 def test_a_line_in_pieces_is_one():
-    one = folder()
+    one = grouper()
     one.add_record(record(750, f"{OSC}: This client was evicted by {OST}; in progress", flags="c"))
     one.add_record(b"6,24,750000007,-;eth0: link is up\n")
     one.add_record(record(751, f"{OSC}: This client was evicted by {OST}; in progress", flags="c"))
@@ -378,7 +378,7 @@ def together(found):
 @given(histories, st.sets(st.integers(0, 40)))
 def test_a_restart_after_any_line_changes_nothing(history, restarts):
     """What is kept is enough to go on: the same events, with the same counts."""
-    whole, broken, seconds = folder(), folder(), 700.0
+    whole, broken, seconds = grouper(), grouper(), 700.0
     told, told_broken = [], []
     for number, (pause, text, label) in enumerate(history):
         seconds += pause
@@ -386,13 +386,13 @@ def test_a_restart_after_any_line_changes_nothing(history, restarts):
             one.add_record(record(seconds, text, label))
         if number in restarts:
             told_broken += broken.list_changed()
-            broken = folder(kept=json.loads(json.dumps(broken.as_json())))
+            broken = grouper(kept=json.loads(json.dumps(broken.as_json())))
     assert together(told + whole.list_changed()) == together(told_broken + broken.list_changed())
 
 
 @given(histories, st.integers(1, 7))
 def test_looking_more_often_tells_the_same(history, every):
-    one, other, seconds, often = folder(), folder(), 700.0, []
+    one, other, seconds, often = grouper(), grouper(), 700.0, []
     for number, (pause, text, label) in enumerate(history):
         seconds += pause
         one.add_record(record(seconds, text, label))
@@ -407,7 +407,7 @@ def test_looking_more_often_tells_the_same(history, every):
     + text.encode()[at:], st.sampled_from(TEXTS), st.integers(0, 200), st.binary(max_size=20))),
     max_size=20))
 def test_any_bytes_are_events_or_none(lines):
-    one = folder(most=10)
+    one = grouper(most=10)
     for data in lines:
         one.add_record(data)
     for found in one.list_changed():
@@ -448,7 +448,7 @@ def test_a_disk_that_fails_below_a_target():
 
 def test_lines_that_a_program_wrote_are_no_events():
     """Facility 1 and more; a program that writes to /dev/kmsg cannot have 0."""
-    one = folder()
+    one = grouper()
     for priority in (8, 11, 14, 30):
         one.add_record(f"{priority},23,750000000,-;LDISKFS-fs (dm-3): Remounting filesystem "
                        "read-only\n".encode())
@@ -457,10 +457,10 @@ def test_lines_that_a_program_wrote_are_no_events():
 
 def test_more_lines_are_the_same_event_after_a_restart():
     line = b"3,23,752000000,-;md/raid:md0: Disk failure on sdb1, disabling device.\\x0amd/raid: x\n"
-    one = folder()
+    one = grouper()
     one.add_record(line)
     [first] = one.list_changed()
-    again = folder(kept=json.loads(json.dumps(one.as_json())))
+    again = grouper(kept=json.loads(json.dumps(one.as_json())))
     again.add_record(line.replace(b"752000000", b"753000000"))
     [second] = again.list_changed()
     assert (first.id, 1, 2) == (second.id, first.count, second.count)

@@ -120,7 +120,7 @@ def test_a_state_of_the_release_before_goes_on_with_its_ids(agent):
     assert [] == agent.unused
 
 
-@pytest.mark.parametrize("key", ["held", "pending", "untold", "joined", "folder", "position",
+@pytest.mark.parametrize("key", ["held", "pending", "untold", "joined", "grouper", "position",
                                  "anchors", "end", "lines", "lost"])
 def test_a_key_that_is_not_there_has_its_default(agent, key):
     agent.begin().scan(T)
