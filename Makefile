@@ -129,7 +129,7 @@ score: setup
 	@cd tests && ../$(BIN)/python -m planted_jobs.score --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(SITES),--sites $(SITES))
 
 soak: setup
-	@cd tests && ../$(BIN)/python -m chaos.soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
+	@cd tests && PYTHONPATH=. ../$(BIN)/python chaos/soak.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 # Without atheris (it has wheels for few Pythons) the same targets run without guidance.
 fuzz: setup

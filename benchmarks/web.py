@@ -159,7 +159,7 @@ def _live(many):
                 count += data.startswith(b"event: part")
                 if count == _UPDATES:
                     break
-            await stream.aclose()
+            await stream.aclose()  # type: ignore[attr-defined]  # a generator's
         await asyncio.gather(*map(one, range(watchers)))
     found = {}
     for watchers in (1, many):

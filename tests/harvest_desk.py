@@ -18,6 +18,7 @@ import threading
 import time
 from collections import namedtuple
 from pathlib import Path
+from typing import Any, cast
 
 from exports_kernel import messages_of
 from job_stats_text import Job, Value, text
@@ -43,10 +44,10 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 
 _OF_HEAD = ("protocol", "node", "boot_id", "run", "seq", "full", "slot", "every_s", "last")
-Message = namedtuple("Message", (*_OF_HEAD, "clock_ahead_s", "targets"))
+Message = cast(Any, namedtuple("Message", (*_OF_HEAD, "clock_ahead_s", "targets")))
 _OF_BLOCK = ("file_system", "target", "read_at", "cleanup_s", "ended", "entries", "bad", "why",
              "unreadable", "ids", "gone")
-Block = namedtuple("Block", (*_OF_BLOCK, "entries_of"))
+Block = cast(Any, namedtuple("Block", (*_OF_BLOCK, "entries_of")))
 
 
 class SiteOfTest(RpcServer):

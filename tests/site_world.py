@@ -83,7 +83,7 @@ class SweptSite:
         until = self.now + seconds
         while self.now < until:
             self.now = min(until, self.now + 50 - self.now % 50)
-            self._witness()
+            self._witness()  # type: ignore[attr-defined]  # of what inherits
             if self.now % EVERY_S == 0:
                 self.sweep()
 

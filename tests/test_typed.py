@@ -1,10 +1,11 @@
-"""tools/typed.py: what it reads of mypy's report, and what it refuses."""
+"""tools/typed.py and old_names.py: what they read of mypy's output, and what they refuse."""
 
 import sys
 
 from trees import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
+import old_names
 import type_faults
 import typed
 
@@ -46,6 +47,27 @@ class Row:
         self.value: Any = name
 """
     assert ["a.py Store.load", "a.py ask", "a.py Row.read"] == typed.list_any(source, "a.py")
+
+
+def test_names_that_do_not_exist_are_selected_from_the_output_of_mypy():
+    """Of modules, attributes and arguments, but no attribute that a test adds to an object."""
+    lines = [
+        'tests/a.py:23: error: Module "iostats.wire.client" has no attribute "ask"  [attr-defined]',
+        'tests/a.py:37: error: "Store" has no attribute "job"; maybe "jobs"?  [attr-defined]',
+        'tests/a.py:41: error: Item "Store" of "Store | None" has no attribute "job"  [union-attr]',
+        'tests/a.py:43: error: Unexpected keyword argument "fold" for "Totals"  [call-arg]',
+        'tests/a.py:47: error: Cannot find implementation or library stub for module named '
+        '"iostats.told"  [import-not-found]']
+    others = [
+        'tests/a.py:53: error: "Store" has no attribute "said"  [attr-defined]',
+        'tests/a.py:59: error: "object" has no attribute "items"  [attr-defined]',
+        'tests/a.py:61: error: Item "None" of "Store | None" has no attribute "jobs"  [union-attr]',
+        'tests/a.py:67: error: Cannot find implementation or library stub for module named "pjrpc"'
+        '  [import-not-found]',
+        'tests/a.py:71: error: Incompatible types in assignment  [assignment]']
+    added = old_names.list_added(["one.said = []\nif one.job == 23:\n    a.one, a.two = 1, 2\n"])
+    assert {"said", "one", "two"} == added
+    assert lines == old_names.select_lines("\n".join([*lines, *others]), added)
 
 
 def test_the_faults_that_types_find_can_be_put_into_the_code(tmp_path):

@@ -1,5 +1,5 @@
 """
-python -m chaos.soak [--seconds S] [--seed N] [--store sqlite|postgresql]: a site for hours and days
+python chaos/soak.py [--seconds S] [--seed N] [--store sqlite|postgresql]: a site for hours and days
 of simulated time, whose parts fail every few minutes of it.
 
     storage_servers_world.py    five storage servers with 20 targets, and the agents' own code
@@ -35,7 +35,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chaos import soak_clock
+import soak_clock
 from processes import TinyDisk, free_port, until
 from site_desk import SiteDesk, a_report
 from site_world import BEGAN, EVERY_S

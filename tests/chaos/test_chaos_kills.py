@@ -81,14 +81,15 @@ class Trouble:
             self.struck += 1
         elif self.kind == "EIO" and self.chance.random() < 0.7:
             self.calm()
-            self.disk.fail(self.chance.choice(("create", "open", "read", "write", "write", "fsync",
-                                               "rename", "link", "unlink", "readdir", "getattr")),
-                           self.chance.randrange(1, 12), times=self.chance.choice((1, 1, 2, 50)),
-                           how=self.chance.choice(("before", "before", "after", "half")))
+            self.disk.fail(  # type: ignore[union-attr]  # a BadDisk
+                self.chance.choice(("create", "open", "read", "write", "write", "fsync", "rename",
+                                    "link", "unlink", "readdir", "getattr")),
+                self.chance.randrange(1, 12), times=self.chance.choice((1, 1, 2, 50)),
+                how=self.chance.choice(("before", "before", "after", "half")))
 
     def calm(self):
         if self.kind == "EIO":
-            self.struck += self.disk.counts()["failed"]
+            self.struck += self.disk.counts()["failed"]  # type: ignore[union-attr]  # a BadDisk
         if self.disk is not None:
             self.disk.calm()
 

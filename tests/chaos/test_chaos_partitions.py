@@ -10,9 +10,9 @@ import time
 
 import pytest
 from campaign import WHOLE, as_root, dice, tell
+from faulty_relay import BACK, HALF_OPEN, OUT, Fault, Relay
 from hosts import SERVER, Hosts
 from processes import AFTER, BEFORE, Desk, until, write_tree
-from relay import BACK, HALF_OPEN, OUT, Fault, Relay
 from site_desk import THE_WORK, SiteDesk, application
 from storage import StorageServer, moved
 

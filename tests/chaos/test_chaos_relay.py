@@ -8,8 +8,8 @@ import time
 
 import pytest
 from campaign import WHOLE, dice, tell
+from faulty_relay import BACK, CUT, DELAY, HALF_OPEN, HELD, OUT, RESET, TRICKLE, Fault, Relay
 from processes import Desk, until
-from relay import BACK, CUT, DELAY, HALF_OPEN, HELD, OUT, RESET, TRICKLE, Fault, Relay
 from site_desk import SiteDesk, a_report, application
 from storage import StorageServer, moved
 

@@ -3,12 +3,13 @@ The soak test (soak.py): a minute of it, and what it calls level.
 """
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 from campaign import SEED, WHOLE
-from chaos.soak import Sample, find_growth
+from soak import Sample, find_growth
 from trees import ROOT
 
 if WHOLE:                                   # minutes
@@ -16,8 +17,9 @@ if WHOLE:                                   # minutes
                                                               marks=pytest.mark.postgresql)])
     def test_a_site_through_some_hours_of_simulated_time(store):
         done = subprocess.run(
-            [sys.executable, "-m", "chaos.soak", "--seconds", "60", "--seed", str(SEED), "--store",
-             store], cwd=ROOT / "tests", capture_output=True, text=True)
+            [sys.executable, "chaos/soak.py", "--seconds", "60", "--seed", str(SEED), "--store",
+             store], cwd=ROOT / "tests", env={**os.environ, "PYTHONPATH": "."},
+            capture_output=True, text=True)
         print(done.stdout)
         assert (0, "") == (done.returncode, done.stderr)
 

@@ -91,8 +91,8 @@ def test_a_job_id_that_is_none_is_one_line_on_the_node(desk, role, options, env,
     """Status 2; where it came from, and what was expected; nothing is kept under a wrong name."""
     arguments = [sys.executable, "-I", "-S", str(REPOSITORY / "iostats_client.py"), role,
                  *options, "--server", "127.0.0.1", "--state-dir", str(desk.state)]
-    done = subprocess.run(arguments, env=desk.environment(env), capture_output=True, text=True)
-    done = Done(done.returncode, done.stdout, done.stderr)
+    process = subprocess.run(arguments, env=desk.environment(env), capture_output=True, text=True)
+    done = Done(process.returncode, process.stdout, process.stderr)
     assert 2 == done.status
     assert message in done.line
     assert not desk.state.exists()
@@ -101,9 +101,9 @@ def test_a_job_id_that_is_none_is_one_line_on_the_node(desk, role, options, env,
 @pytest.mark.parametrize("options, env, message", list(IDS.values()), ids=list(IDS))
 def test_a_job_id_that_is_none_is_one_line_on_the_server(desk, options, env, message):
     """The same words as on a node."""
-    done = subprocess.run([sys.executable, str(REPOSITORY / "iostats_server.py"), *options],
-                          env=desk.environment(env), capture_output=True, text=True)
-    done = Done(done.returncode, done.stdout, done.stderr)
+    process = subprocess.run([sys.executable, str(REPOSITORY / "iostats_server.py"), *options],
+                             env=desk.environment(env), capture_output=True, text=True)
+    done = Done(process.returncode, process.stdout, process.stderr)
     assert 2 == done.status
     assert message in done.line
 
@@ -605,7 +605,7 @@ def test_the_same_node_twice_counts_once(desk):
     assert 1 == len(list(states[1].glob("*.delta")))
     record = server.stop().record
     assert 41_003 == application(record)["read_bytes"]
-    assert {"the same time of a node twice": 1} == record["coverage"]["refused"]
+    assert {"overlapping reports of one node": 1} == record["coverage"]["refused"]
 
 
 def earlier(path, seconds):
@@ -774,11 +774,11 @@ SITE_CFG = {
 def test_a_mistake_in_site_cfg_is_one_line_with_place_and_choices(desk, command, text, message):
     """File, line, section, key and what is allowed; status 2 from every command."""
     (desk.directory / "site.cfg").write_text(text)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "iostats", command, "--config", str(desk.directory / "site.cfg"),
          *(("--job", "23") if command in ("start", "server") else ())],
         env=desk.environment(), cwd=str(REPOSITORY), capture_output=True, text=True)
-    done = Done(done.returncode, done.stdout, done.stderr)
+    done = Done(process.returncode, process.stdout, process.stderr)
     assert (2, "") == (done.status, done.out)
     assert message in done.line
     assert [] == os.listdir(desk.home)

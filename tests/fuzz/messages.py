@@ -380,9 +380,9 @@ def packed_clients(data):
     for (_, name, _), one in sources.items():
         totals = numpy.zeros((len(nids), 6), numpy.int64)
         some = [one for key, one in sources.items() if key[1] == name]
-        found = compute_rates(nids, some, taken.head.slot, taken.head.slot + 1, lambda node: 20,
+        rates = compute_rates(nids, some, taken.head.slot, taken.head.slot + 1, lambda node: 20,
                               totals)
-        assert found is None or (found.rates >= 0).all()
+        assert rates is None or (rates.rates >= 0).all()
 
 
 @target(lambda: _bent_seeds(_block_lines()), 600)

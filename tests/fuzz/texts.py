@@ -6,6 +6,7 @@ import os
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import job_stats_text
 import msgspec
@@ -367,7 +368,8 @@ def site_cfg(data):
 @lru_cache
 def _parsers():
     from iostats.schedulers import slurm_output as forms
-    named = {name: schedulers.find_scheduler(name) for name in ("pbs", "lsf", "sge", "flux")}
+    named: dict[str, Any] = {name: schedulers.find_scheduler(name)
+                             for name in ("pbs", "lsf", "sge", "flux")}
     return [forms.parse_squeue, forms.parse_sacct, forms.parse_squeue_lines,
             forms.parse_sacct_lines, forms.parse_pyslurm, named["pbs"].parse_json,
             named["pbs"].parse_text, named["lsf"].parse_json, named["lsf"].parse_text,

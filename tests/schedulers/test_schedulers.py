@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import types
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -849,7 +850,7 @@ class Rejected(SystemExit):
 
 def pbs_module(event, **job):
     """What a hook of MoM's sees as `pbs`: pbs_module(7B), and the objects of the Hooks Guide."""
-    module = types.ModuleType("pbs")
+    module: Any = types.ModuleType("pbs")
     module.EXECJOB_PROLOGUE, module.EXECJOB_EPILOGUE, module.EXECJOB_END = 0x100, 0x200, 0x400
     module.EVENT_DEBUG = 0x80
     module.log = []

@@ -148,7 +148,7 @@ def filled(request, tmp_path_factory):
         sink.clock, pages = lambda: site.slot + 7, {}
         for number in range(1, 8):
             swept(sink, site, entries(number))
-            pages[site.slot] = sink.page()[0].decode()
+            pages[site.slot] = sink.page()[0].decode()  # type: ignore[attr-defined]  # Prometheus
         if way == "scraped":
             database = Scraped(directory, pages)
         else:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from typing import Any
 
 import pytest
 from sink_desk import Answering, Said, config_of, sent
@@ -59,7 +60,7 @@ def test_each_sink_knows_the_others(tmp_path):
     try:
         first, second = both
         assert ([second], [first]) == (first.others, second.others)
-        text = second.page()[0].decode()
+        text = second.page()[0].decode()  # type: ignore[attr-defined]  # Prometheus
         assert "iostats_influxdb_spooled_points 0.0\n" in text
     finally:
         for sink in both:
@@ -95,7 +96,7 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
     async def turn():
         desk.harvest.end_sweep()
         for sink in both:
-            await sink.walking
+            await sink.walking  # type: ignore[attr-defined]  # of both
     try:
         for opens, getattrs in ((23, 3), (37, 7)):
             desk.now += 20
@@ -103,7 +104,7 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
                       desk.block("MDT0001", ["cp.0"], getattr=getattrs))
             asyncio.run(turn())
         sent(both[0])
-        text = both[1].page()[0].decode()
+        text = both[1].page()[0].decode()  # type: ignore[attr-defined]  # Prometheus
     finally:
         for sink in both:
             sink.close()
@@ -133,8 +134,8 @@ def test_the_sites_server_gives_them_its_clients(tmp_path):
 
     async def turn():
         desk.harvest.end_sweep()
-        await sink.walking
-        while not sink.is_sent():
+        await sink.walking  # type: ignore[attr-defined]  # InfluxDB
+        while not sink.is_sent():  # type: ignore[attr-defined]  # InfluxDB
             await asyncio.sleep(0.001)
     try:
         desk.clients("oss1", "scratch", {"10.0.0.7@tcp": (41_000, 0, 23, 0, 37, 61)})
@@ -207,7 +208,7 @@ def test_the_environment_wins_over_the_file(tmp_path):
     path.write_text("[influxdb]\nbucket = mine\norg = physics\n")
     config = site_config.load(str(path), environ={"IOSTATS_INFLUXDB_BUCKET": "theirs"})
     sinks.add_sections(config)
-    section = config.find_section(sinks.find_sink("influxdb").SECTION)
+    section: Any = config.find_section(sinks.find_sink("influxdb").SECTION)
     assert ("theirs", "environment: IOSTATS_INFLUXDB_BUCKET", "physics", f"{path}:3", "full") == (
         section.bucket, config.origin["influxdb.bucket"], section.org,
         config.origin["influxdb.org"], section.schema)
