@@ -182,7 +182,7 @@ def test_the_doctor_tries_the_sites_own_way_to_facts_of_jobs(site):
         doctor = site("iostats", "doctor", "--json", status=0)
         [text] = [one["text"] for one in json.loads(doctor.out)["checks"]
                   if one["name"] == "batch system"]
-        assert text.startswith("slurm; facts of jobs come from squeue --json (pyslurm 25.11.2 does "
+        assert text.startswith("slurm; job facts come from squeue --json (pyslurm 25.11.2 does "
                                "not work: ")
         assert "Slurm version mismatch" in text and text.endswith("; of older ones from sacct")
     finally:

@@ -243,7 +243,7 @@ def _list_lost_in_scripts(tree):
 
 
 def _find_named(node, names):
-    """The object that a name, or an attribute of one, stands for; None where it is not known."""
+    """The object that a name, or an attribute of one, stands for; None if unknown."""
     if isinstance(node, ast.Attribute):
         return getattr(_find_named(node.value, names), node.attr, None)
     return names.get(node.id) if isinstance(node, ast.Name) else None

@@ -70,7 +70,7 @@ def fields_table(fields):
 
 
 # Of a field's kind: what it is in JSON.
-KINDS = {"text": "text, \"\" where it is not known", "names": "array of texts",
+KINDS = {"text": "text, \"\" if unknown", "names": "array of texts",
          "count": "integer or null", "bytes": "integer or null: bytes",
          "time": "number or null: seconds since 1970", "duration": "number or null: seconds",
          "seconds": "the same", "yes": "true or false", "note": "not in JSON"}

@@ -40,7 +40,7 @@ class Facts(NamedTuple):
         cluster: the batch system's name of itself.
         nodes: node list, nid[1-3,7] or a,b,c, in the batch system's spelling.
         node_count: number of nodes.
-        state: WAITING, RUNNING, ENDED, or None where it is not known.
+        state: WAITING, RUNNING, ENDED, or None if unknown.
         outcome: how it ended: COMPLETED, CANCELLED, TIMEOUT, NODE_FAIL, FAILED, ...
         exit_status: of the job's script, 0 to 255, or the batch system's own negative number.
         exit_signal: number of the signal that ended it; None for none.

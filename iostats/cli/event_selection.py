@@ -22,7 +22,7 @@ _MAX_NAME_LENGTH = 256
 
 
 class EventSelection(NamedTuple):
-    """The selected events."""
+    """The events that a command selects: by time, kind, severity, job, node and file system."""
 
     # since, until: s since 1970; None for no limit.  An event is in this time if any of it is.
     since: float | None

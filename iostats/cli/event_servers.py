@@ -44,7 +44,7 @@ _REPEATED_S = 600.0             # before an outage: late events are fetched agai
 
 
 class EventPage(NamedTuple):
-    """One answer to `events`."""
+    """A page of events, as the server's method `events` answers."""
 
     events: list[tuple[Event, dict[str, str]]]  # [(Event, {NID: node})], by their place
     next: int           # the place to continue after

@@ -443,7 +443,7 @@ def write_cursors(path: str, servers: dict[str, tuple[int, str, float]], seen: S
 
 
 class ServerAnswer(NamedTuple):
-    """One answer of a server."""
+    """A server's answer, or its error, as a thread hands it over."""
 
     cursor: ServerCursor
     page: EventPage | None      # an EventPage; None if it did not answer

@@ -180,7 +180,7 @@ def _is_row_of_job(row: ListedJob, job: str) -> bool:
 def _format_lines(rows: list[ListedJob], params: JobsParams, columns: list[FieldColumn],
                   form: NumberForm, delimiter: str, options: JobsOptions,
                   config: site.Config) -> Iterable[str]:
-    """The output, line by line."""
+    """Yield the lines of the list of jobs, in the format that is asked for."""
     if options.json:
         return [json_and_csv.format_json({"schema": 1, "since": params.since,
                                           "until": params.until, "jobs": rows})]

@@ -51,7 +51,7 @@ exit status:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Send the mail; the exit status."""
+    """Send the mail with the job's report added; the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = {}
     own = {"-h", "--help", *MailOptions.find_names()} - {"-s"}
@@ -116,7 +116,7 @@ def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
                                                for record in records_found)):
             return "\n" + "\n".join(format_reports(records_found, config, job))
         if left <= 0:
-            return f"\nNo I/O report of job {job}: {failed or 'it is not known'}\n"
+            return f"\nNo I/O report of job {job}: {failed or 'unknown reason'}\n"
         time.sleep(min(_RETRY_S, left))
 
 

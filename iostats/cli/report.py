@@ -331,7 +331,7 @@ def _write(path: str, data: str | bytes) -> None:
 
 def _draw_chart(record: Record, fs: FileSystemRecord, chart: Chart, path: str,
                 config: Config) -> str | bytes:
-    """One chart as a file."""
+    """Draw a chart as the bytes of a file: SVG or PNG."""
     from iostats.report.charts import svg
     name = f" ({record.batch.name})" if record.batch and record.batch.name else ""
     source = f"job {record.job.id}{name}, {fs.label}; iostats"

@@ -40,7 +40,7 @@ from iostats.events.event import Event, merge_copy
 
 
 class CollectedEvent(NamedTuple):
-    """One event."""
+    """An event with its place in the collector's numbering and the tick of its time."""
 
     # place, tick: as above
     place: int

@@ -118,7 +118,7 @@ class EventSource:
         raise NotImplementedError
 
     def file_systems(self) -> Iterable[str]:
-        """Names of those that are known."""
+        """List the names of the known file systems."""
         raise NotImplementedError
 
     def about_node(self, name: str) -> NodeFacts | None:

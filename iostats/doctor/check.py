@@ -17,7 +17,7 @@ _WIDTH, _INDENT = 80, " " * 9            # below the name, behind the state
 
 
 class Check(NamedTuple):
-    """One line of the doctor."""
+    """A result of the doctor: what was checked, how it is, and the command that repairs it."""
 
     state: str  # OK, NOTE or PROBLEM
     name: str   # the subject of the check

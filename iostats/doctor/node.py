@@ -245,7 +245,7 @@ def _start_time(root: str, read: dict[tuple[str, str], Reading],
     stats = {(source, name): reading for (source, name), reading in read.items()
              if modules[source].LAYER and not hasattr(modules[source], "START_TIME_LATE")}
     if stats and all(reading.start_ns for reading in stats.values()):
-        return Check(OK, "start_time", "shown: that nothing was cleared can be proved")
+        return Check(OK, "start_time", "shown: it can be proved that no counter was cleared")
     off = read_first_text(root, "sys/fs/lustre/enable_stats_header").strip() == "0"
     return Check(NOTE, "start_time", "not shown: a clear is seen only by counters that decreased",
                  "lctl set_param enable_stats_header=1" if off else "")

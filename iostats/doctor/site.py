@@ -72,7 +72,7 @@ def _check_batch_system(config: Config) -> list[Check]:
     if not hasattr(system, "facts_source"):
         return [Check(OK, "batch system", system.NAME)]
     try:
-        return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from "
+        return [Check(OK, "batch system", f"{system.NAME}; job facts come from "
                                           f"{_describe_facts_source(system.NAME)}")]
     except NotReadable as error:
         return [Check(NOTE, "batch system", f"{system.NAME}; job details unavailable: {error}")]

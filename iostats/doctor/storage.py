@@ -115,7 +115,7 @@ def examine_capacity(config: Config, root: str) -> list[Check]:
                   target in (read_server(root).targets or {}).items()
                   if "-" in name and target.capacity is not None}
     if not capacities:
-        return [Check(NOTE, "capacity", "not known: no osd-*/*/kbytesfree here", _LIST)]
+        return [Check(NOTE, "capacity", "unknown: no osd-*/*/kbytesfree here", _LIST)]
     limit = config.events.full_percent
     full, nearly = ([f"{name}: {compute_used_percent(capacity, resource):.0f} % of its {resource}"
                      for name, capacity in sorted(capacities.items()) for resource in RESOURCES

@@ -45,7 +45,7 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
     checks = []
     if refused:
         checks.append(Check(NOTE, "connections", (
-            f"how {_count_targets(len(refused))} connected is not known: "
+            f"how {_count_targets(len(refused))} connected is unknown: "
             f"{explain_code(refused[0].errno)}"),
             "sudo iostats doctor" if os.geteuid() else ""))
     away: list[tuple[File, imports.State]] = []

@@ -252,7 +252,7 @@ class JournalMessages:
     def read(self, take: Callable[[bytes], None], lost: Callable[[int, int, int], None],
              max_records: int) -> bool:
         """
-        Like KernelMessages.read(), but all entries since the last cursor, even above `max_records`.
+        Read all entries since the last cursor, even above `max_records`.
         """
         after = (f"--after-cursor={self.cursor}",) if self.cursor else ()
         for line in self._read_entries(after, 0):

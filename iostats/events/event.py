@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 class Event(NamedTuple):
     """
-    One event.
+    Something that went wrong on a node or a storage server, with its kind, target and time.
 
     Attributes:
         id: 16 hexadecimal digits.
         time, last: of the first and the last of what is folded into it, s since 1970.
-        over: when it was over: connected again, recovered, healthy; None where that is not known.
+        over: when it was over: connected again, recovered, healthy; None if unknown.
         severity: 0 to 3, an index of kinds.SEVERITIES.
         kind: one of kinds.KINDS.
         cause: one of kinds.CAUSES.  Of `evicted`, "" where a client reports its own eviction; from

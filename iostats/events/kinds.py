@@ -17,7 +17,7 @@ SEVERITIES = ("info", "warning", "critical", "fatal")
 
 
 class Kind(NamedTuple):
-    """One kind of event."""
+    """A kind of event: its severity, its text, and what to do about it."""
 
     severity: int       # 0 to 3, an index of SEVERITIES
     meaning: str        # what happened

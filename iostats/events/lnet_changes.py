@@ -94,7 +94,7 @@ def read_peers(root: str) -> dict[str, LnetPeer] | None:
 
 
 def _parse_file(root: str, name: str, parse: Callable[[str], object]) -> tuple[Any, str]:
-    """The content of one of LNet's files, None where it is not known, and the problem."""
+    """The content of one of LNet's files, None if unknown, and the problem."""
     try:
         text = read_file(root, name)
         return None if text is None else parse(text), ""

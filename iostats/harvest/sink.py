@@ -1,4 +1,4 @@
-"""What a sink has: where the site's server sends what it counts; see iostats/sinks."""
+"""The interface of a sink, to which the site's server sends its counts; see iostats/sinks."""
 
 from __future__ import annotations
 

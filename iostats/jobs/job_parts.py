@@ -27,7 +27,7 @@ _ENDS_LATE_S = 60.0             # its nodes' unsent data may be discarded after 
 
 
 class RunOfJob(NamedTuple):
-    """One run of a job."""
+    """A run of a job: its owner, its nodes, its file systems and its times."""
 
     user: str                               # its owner; "" if unknown
     nodes: Collection[str]                  # names of its nodes

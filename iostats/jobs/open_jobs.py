@@ -52,7 +52,7 @@ class AboutJob(msgspec.Struct):
 
 
 class OtherJob(msgspec.Struct, frozen=True):
-    """Another job of the node that had started and not ended when a report was made."""
+    """A job that had started on the same node, and had not ended, when a report was made."""
 
     job: Name
     since: Annotated[int, msgspec.Meta(ge=0, le=10**12)]      # by the node's clock

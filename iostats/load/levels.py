@@ -94,14 +94,14 @@ class Query(NamedTuple):
 
 
 class Level(NamedTuple):
-    """One level."""
+    """A level of `top` and `query`: by job, user, node, target ..., with its names and texts."""
 
     name: str               # in the params of `load`
     title: str              # the heading of its column
     words: str              # what stands after "by", in the title of a table and in `top --help`
     rows_of: str            # IDS, TARGETS or CLIENTS
     over: str               # ONE_TARGET, FILE_SYSTEM or EVERYTHING
-    # the name of the row to which something belongs; None where that is not known.  With IDS of
+    # the name of the row to which something belongs; None if unknown.  With IDS of
     # (job, its Facts or None), with TARGETS of (file system, target, storage server); None with
     # CLIENTS.
     group: Callable[..., str | None] | None

@@ -48,7 +48,7 @@ class TargetLoad(NamedTuple):
 
     file_system: str
     target: str
-    server: str             # the storage server that has the target now; "" where it is not known
+    server: str             # the storage server that has the target now; "" if unknown
     span_s: float | None    # seconds that it took; None for totals
     ids: Sequence[str]      # ids in job_stats; each stands there once
     # columns (lists or numpy arrays) as long as `ids`: METRICS, then `more` of the Load. requests:
@@ -60,7 +60,7 @@ class Load(NamedTuple):
     """The load at one moment."""
 
     kind: str                   # RATES, TOTALS or GAINS
-    at: float | None            # seconds since 1970 of the end of it; None where it is not known
+    at: float | None            # seconds since 1970 of the end of it; None if unknown
     span_s: float | None        # seconds that the rates are over; None for others
     parts: Sequence[TargetLoad]
     by_id: ByID                 # {file system: {id: [amounts]}}, all targets added up
@@ -96,7 +96,7 @@ class ClientLoad(NamedTuple):
 class LastReading(NamedTuple):
     """The last time that a target was read to its end."""
 
-    server: str             # the storage server that has it; "" where it is not known
+    server: str             # the storage server that has it; "" if unknown
     age_s: float | None     # seconds ago; None for never
 
 

@@ -106,7 +106,7 @@ def format_title(answer: Answer, labels: Mapping[str, str], origin: str) -> str:
         span_s = answer["span_s"] or 0.0
         words.append(f"rates over {span_s:.{0 if span_s >= 10 else 1}f} s")
     elif answer["kind"] == GAINS:
-        words.append("I/O between the two (time between them not known: --every S)")
+        words.append("I/O between the two (time between them unknown: --every S)")
     elif answer["began"] is not None:
         words.append("totals since " + _start_text(answer["began"], at))
     else:

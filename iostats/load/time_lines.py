@@ -116,7 +116,7 @@ class FileSystemHistory(NamedTuple):
 
 
 class JobOnTarget(NamedTuple):
-    """Another job on a target; `job` and `user` are "" if the caller may not see them."""
+    """A job of others on the target; `job` and `user` are "" if the caller may not see them."""
 
     job: str
     user: str

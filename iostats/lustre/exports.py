@@ -51,7 +51,7 @@ class ClientAmounts(NamedTuple):
         read_bytes, write_bytes: bytes that went over the network.
         reads, writes: requests (RPCs) that moved them.
         operations: all other requests, each once; pings and disconnects are none.
-    Each is None where it is not known: a line of it cannot be understood.
+    Each is None if unknown: a line of it cannot be understood.
     """
 
     read_bytes: int | None

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class JobEntry(NamedTuple):
-    """One job on one target."""
+    """A job's entry in the job_stats file of a target: its id and its counters."""
 
     # text of up to 128 characters, unescaped; what cannot be printed is \xHH. May be empty.
     job_id: str

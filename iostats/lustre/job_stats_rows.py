@@ -32,7 +32,7 @@ _LARGEST_TIME, _LARGEST = 2**63 - 1, 2**64 - 1      # of a message
 
 
 class Row(NamedTuple):
-    """One entry."""
+    """The numbers of a job's entry, in the order of an EntryForm."""
 
     # job_id, started_ns, seen_ns: as of job_stats.JobEntry
     job_id: str

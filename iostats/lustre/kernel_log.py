@@ -43,7 +43,7 @@ KINDS = (EVICTED, CONNECTION_LOST, CONNECTION_RESTORED, CLIENT_RECONNECTING, REC
 
 
 class LogRecord(NamedTuple):
-    """One record of the kernel's log."""
+    """A record of the kernel's log, as /dev/kmsg has it: level, sequence number, time, text."""
 
     priority: int | None    # facility * 8 + level; None where it is not shown
     # its number since boot, each one more than the last; None where it is not shown

@@ -31,7 +31,7 @@ EXPLAIN_ALWAYS = (
 
 
 class Metric(NamedTuple):
-    """One number of the report."""
+    """A metric of the report: its counter, its unit, and its meaning for people."""
 
     name: str       # in tables and in the JSON record
     source: str     # which file: llite, osc+mdc (added), md_stats, rpc_stats

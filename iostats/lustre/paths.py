@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class File(NamedTuple):
-    """One file of a snapshot."""
+    """A counter file of a snapshot: its source, its name, and its bytes as they were read."""
 
     source: str     # which of sources/ reads it: "llite", "osc", ...
     name: str       # the directory it lies in: "scratch-ffff9a3c5d1e0800"

@@ -51,7 +51,7 @@ SMALL_PAGES = 16
 
 
 class ServerMetric(NamedTuple):
-    """One metric."""
+    """A metric of a storage server: its name, whether it is a gauge or a counter, its meaning."""
 
     name: str
     kind: str   # GAUGE, or COUNTER of what was counted since the target or the service was started

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Known = dict[str, Idle]             # by file system
 
     class Stored(TypedDict):
-        """NODE.idle."""
+        """The contents of NODE.idle: the idle I/O of this node so far, by file system."""
 
         boot_id: str
         file_systems: Known

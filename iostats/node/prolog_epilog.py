@@ -130,7 +130,7 @@ def _compute_idle(work: Work, node: str, job: str, about: JobAbout, start: Snaps
                 idle_time.is_over(directory, node, start_path)
         return idle
     except Exception as error:                              # the numbers are worth more
-        emit(f"what the node does by itself is not known: {error!r}")
+        emit(f"the node's idle I/O is unknown: {error!r}")
         return {}
 
 

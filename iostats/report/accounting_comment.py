@@ -61,7 +61,7 @@ class CommentEntry(NamedTuple):
 
     name: str                             # of the file system; "" for several
     more: int                             # how many file systems these are; 0 for one that is named
-    # read, write: (bytes, calls) by the application; either None where it is not known
+    # read, write: (bytes, calls) by the application; either None if unknown
     read: tuple[int | None, int | None]
     write: tuple[int | None, int | None]
     # {name: count}, most frequent first, with OTHERS for those that are only there as a sum; None

@@ -75,7 +75,7 @@ FIELDS = (
     Field("Inodes", "inodes_total", "count", "", "inodes in all; of ZFS an estimate"),
     Field("IUsed", "inodes_used", "count", "", "inodes that are used"),
     Field("IFree", "inodes_free", "count", "", "inodes that are free; of ZFS an estimate"),
-    Field("IUsePct", "inodes_used_percent", "share", "", "used inodes, of all"),
+    Field("IUsePct", "inodes_used_percent", "share", "", "used inodes, as a share of all"),
     Field("PerDay", "bytes_per_day", "bytes", "", "growth of the used space a day, in the last "
           "week; - with less than a day of readings"),
     Field("IPerDay", "inodes_per_day", "count", "", "growth of the used inodes a day"),

@@ -119,7 +119,7 @@ def _compare_with_job_stats(record: Record, there: ServersFileSystem | None,
             shared = bool(record.coverage.shared)
             whys = ["requests without a job's id, or with another one (read-ahead, the kernel's "
                     "threads, the nodes' own services)"]
-            whys += ["what a job before had left to write back"] * has_left
+            whys += ["dirty pages that an earlier job had left"] * has_left
             whys += ["other jobs on the nodes"] * shared
             lines.append(
                 f"at least {format_bytes(least - counted)} of what its nodes have {done} are"
@@ -229,9 +229,9 @@ def _explain_differences(record: Record, here: FileSystemRecord, there: ServersF
             elif _is_within_bounds(alone, direction, sent):
                 whys[0] += ", as it had its nodes alone"
             if there.lower_bound:
-                whys.insert(0, "what the notes say is missing there")
+                whys.insert(0, "data that the notes list as missing there")
             if not final:
-                whys.insert(0, "what the next sweeps bring")
+                whys.insert(0, "data that the next sweeps will bring")
             lines.append(f"{format_bytes(sent - counted, 'binary')} "
                          f"({100 * (sent - counted) / sent:.0f} %) of what the nodes have {done} "
                          f"over the network are not under the job's id on the storage servers; it "

@@ -112,7 +112,7 @@ def format_lines(record: Record, labels: dict[str, str], screen: Screen,
     if any(group[0].kind == EVICTED and group[0].nodes for group in shown):
         parts.append("note: an eviction fails all operations in progress at that target")
     if any(not group[0].is_certain for group in shown):
-        parts.append(f"note: {_UNKNOWN}: it is not known whether this job's nodes were hit")
+        parts.append(f"note: {_UNKNOWN}: whether they hit this job's nodes is unknown")
     return parts
 
 

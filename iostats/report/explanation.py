@@ -24,7 +24,7 @@ def explain_report(shown: list[FileSystemRecord], config: Config) -> list[str]:
     lines += [f"  {metric.name}: {metric.meaning}{' ' + metric.caveat if metric.caveat else ''} "
               f"({metric.source} {metric.counter}, {metric.takes}; {metric.unit})"
               for metric in select_metrics(happened)]
-    lines += [f"  {name}: not known to this release of iostats; the kernel's counter of that name"
+    lines += [f"  {name}: unknown to this release of iostats; the kernel's counter of that name"
               for name in sorted(happened - {metric.name for metric in METRICS})]
     return lines + [f"  {line}" for line in explain_all_numbers(shown)]
 
@@ -51,7 +51,7 @@ def _explain_idle_io(shown: list[FileSystemRecord]) -> Iterable[str]:
     names = ", ".join(fs.label for fs in shown if fs.idle is None)
     if names:
         yield (f"How much of the numbers on {names} is the nodes' own I/O (daemons, health checks) "
-               f"is not known: no prolog and epilog measured these nodes without a job.")
+               f"is unknown: no prolog and epilog measured these nodes without a job.")
     for fs, idle in ((fs, fs.idle) for fs in shown):
         if idle is not None:
             parts = ", ".join(f"{metric} {format_amount(metric, value)}"

@@ -40,7 +40,7 @@ _LONGEST_NAME = 256
 
 class Summary(NamedTuple):
     """
-    A job's record in short, as SQLite keeps it: text "" and number None where it is not known; the
+    A job's record in short, as SQLite keeps it: text "" and number None if unknown; the
     members are those of job_fields.FIELDS.
     """
 

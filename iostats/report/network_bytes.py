@@ -1,5 +1,5 @@
 """
-By how much the bytes that programs read and wrote differ from those that went over the network.
+The difference between the bytes that programs moved and those that went over the network.
 
 A cause is named only where a counter shows it; docs/reference/counters.md has those that no counter
 shows.

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         notes: list[str]
 
     class ListedNodes(TypedDict):
-        """Its answer; `count`: of all rows, `next`: `after` of the next part."""
+        """The answer of `nodes`; `count`: of all rows, `next`: `after` of the next part."""
 
         since: float
         until: float

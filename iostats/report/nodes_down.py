@@ -152,8 +152,8 @@ def list_notes(answer: DownAnswer, width: int | None) -> Iterator[str]:
         if server["late"]:
             at = format_moment(server["heard"], ISO_TIME)
             yield from _wrap_note(
-                f"the agent of {server['node']} has not reported since {at}: what it "
-                f"would tell is missing", width)
+                f"the agent of {server['node']} has not reported since {at}: its "
+                f"reports are missing", width)
         if server["health"] not in ("", "healthy"):
             yield from _wrap_note(
                 f"{server['node']}: health_check reports {server['health']}", width)

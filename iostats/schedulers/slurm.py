@@ -184,7 +184,7 @@ def runs_between(since: float, until: float, run: Run | None = None) -> list[Fac
 # -- comments ------------------------------------------------------------------------------------
 
 def read_comments(job: str, run: Run | None = None) -> dict[str, str] | None:
-    """Return {"AdminComment": text, ...} of the last run of `job`; None where it is not known."""
+    """Return {"AdminComment": text, ...} of the last run of `job`; None if unknown."""
     from iostats.schedulers import slurm_facts
     return slurm_facts.read_comments(job, run)
 

@@ -302,7 +302,7 @@ def read_all_comments(job: str, run: commands.Run | None = None) -> dict[str, tu
 
 
 def _are_jobs_private(run: commands.Run | None = None) -> bool | None:
-    """Whether users see only their own jobs, in the accounting too; None where it is not known."""
+    """Whether users see only their own jobs, in the accounting too; None if unknown."""
     status, text, _ = commands.ask(["sacctmgr", "show", "configuration"], run)
     settings = [line.partition("=")[2].replace(",", " ").split() for line in text.splitlines()
                 if line.split("=")[0].strip() == "PrivateData"]

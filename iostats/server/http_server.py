@@ -546,7 +546,7 @@ class OpenConnections:
             total -= size
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections."""
         if self._timer:
             self._timer.cancel()
         for connection in list(self._open):

@@ -223,7 +223,7 @@ class LongAnswers:
             await asyncio.sleep(_STEP_S)
 
     def close(self) -> None:
-        """Stop working."""
+        """Stop the threads."""
         if self._working is not None:
             self._working.cancel()
 

@@ -39,7 +39,7 @@ class Caller(NamedTuple):
 
 
 class RelayCaller(Caller):
-    """Another site's server, authenticated by a secret of its own; `node` is its name."""
+    """The server of another site, authenticated by a secret of its own; `node` is its name."""
 
     __slots__ = ()
 

@@ -44,7 +44,7 @@ AT_ONCE = 500                           # ids of one step of the walk
 class JobLabels(NamedTuple):
     """The names of a job, its user and its cluster."""
 
-    # cluster, user, account: "" where they are not known
+    # cluster, user, account: "" if unknown
     cluster: str
     # as users write it; as in job_stats where the batch system does not know it; or UNATTRIBUTED
     job: str

@@ -1,6 +1,6 @@
 """
-What a finished job did on other file systems than Lustre, for databases: storage servers count none
-of it, so it is known when the job's record is.
+The I/O of a finished job on file systems other than Lustre, for databases: storage servers count
+none of it, so it comes from the job's record.
 """
 
 from __future__ import annotations

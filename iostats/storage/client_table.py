@@ -195,7 +195,7 @@ class ClientTable:
         is_read: it was read at least once; until then all that is there is older than we know.
         instance: how often the target was started, by its file `instance`; "" where it has none.
         directories: where its files may be, as of LocalTarget.
-        started_at: by when it was started, s since the boot; None where that is not known.
+        started_at: by when it was started, s since the boot; None if unknown.
         is_stopped: it was, since the last reading: the machine was booted.
         read_from: agent's clock when the last reading began, or the first try, s since 1970.
         read_ns: when the last reading began and ended, ns of the wall clock.

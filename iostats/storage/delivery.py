@@ -48,7 +48,7 @@ ANSWER_WITHIN_S = 10.0
 _FINAL = (protocol.REFUSED, protocol.INVALID_PARAMS)
 
 # What became of a message
-ACCEPTED, USELESS, UNKNOWN, LATER = "taken", "useless", "its chain is not known", "later"
+ACCEPTED, USELESS, UNKNOWN, LATER = "taken", "useless", "its chain is unknown", "later"
 MOVED = "another server answers"
 _NAME = "servers"
 

@@ -79,7 +79,7 @@ class SweepEncoder:
         Read the targets `found`; each message goes to `keep(run, seq, message, is it of a full
         sweep)`, whose exceptions end the sweep and its chain.
 
-        `ahead_s`: our clock less the server's; None where that is not known.  `clients`: their
+        `ahead_s`: our clock less the server's; None if unknown.  `clients`: their
         counters are read as well, and follow in messages of their own.
         """
         keys = {(target.file_system, target.name) for target in targets}

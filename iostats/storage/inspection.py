@@ -1,6 +1,6 @@
 """
-What can be read on a storage server, for people: events in the kernel's log and in the files of its
-targets, the exports of a target, and what a sweep costs.
+Readable data of a storage server, for people: events in the kernel's log and in the files of its
+targets, the exports of a target, and the cost of a sweep.
 """
 
 from __future__ import annotations

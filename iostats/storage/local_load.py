@@ -288,7 +288,7 @@ def compare_readings(key: Key, before: EntriesRead, now: EntriesRead, server: st
     """
     Return (TargetLoad between two readings of a target, why it may be too low).
 
-    `cleanup_s`: job_cleanup_interval; None where it is not known, and no other entry is known to
+    `cleanup_s`: job_cleanup_interval; None if unknown, and no other entry is known to
     be one that came after an expiry.
     """
     gained, skipped, lost = {}, 0, 0
@@ -312,9 +312,9 @@ def compare_readings(key: Key, before: EntriesRead, now: EntriesRead, server: st
             f"reading"] if skipped else []
     if lost:
         whys.append(f"{lost} {'entry' if lost == 1 else 'entries'} removed or reset in between: "
-                    f"{'its' if lost == 1 else 'their'} I/O before that is not known")
+                    f"{'its' if lost == 1 else 'their'} I/O before that is unknown")
     if interval_s and span_s is not None and span_s >= interval_s:
-        whys.append(f"{span_s:.0f} s apart: I/O of entries that expired in between is not known")
+        whys.append(f"{span_s:.0f} s apart: I/O of entries that expired in between is unknown")
     whys += [now.bad or before.bad] if now.bad or before.bad else []
     return make_target_load(key, gained, server, span_s), "; ".join(whys)
 

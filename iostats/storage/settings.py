@@ -62,7 +62,7 @@ class WrongSettings(ValueError):
     Settings that cannot be used; one line.
 
     Attributes:
-        revision: of the description; None where it is not known.
+        revision: of the description; None if unknown.
     """
 
     def __init__(self, text: str, revision: int | None = None) -> None:

@@ -44,7 +44,7 @@ def upsert(table: str, keys: str, values: str) -> str:
 
 
 def update_columns(values: str) -> str:
-    """For ON CONFLICT DO UPDATE SET: each of these columns gets the new row's value."""
+    """Format columns for ON CONFLICT DO UPDATE SET: each gets the new row's value."""
     return ", ".join(f"{column} = excluded.{column}" for column in values.split(", "))
 
 

@@ -125,7 +125,7 @@ class LineStore(SweepStore):
                                 (job,), tuple[str, int, bytes])
 
     def job_row(self, job: str, file_system: str) -> tuple[int, bytes] | None:
-        """Return (fold, body), or None."""
+        """Return (number of the last merge, body) of the row, or None."""
         rows = self._store.rows("SELECT fold, body FROM job_lines WHERE job = ? AND "
                                 "file_system = ?", (job, file_system), tuple[int, bytes])
         return rows[0] if rows else None

@@ -576,7 +576,7 @@ COMMENT ON VIEW site_node_hours IS 'one row for each client, file system and hou
 COMMENT ON COLUMN site_node_hours.began IS 'when the hour began';
 COMMENT ON COLUMN site_node_hours.file_system IS 'the name of the file system';
 COMMENT ON COLUMN site_node_hours.nid IS 'the client''s address in LNet, such as 10.0.0.11@o2ib';
-COMMENT ON COLUMN site_node_hours.node IS 'the name of the node; where it is not known, the nid';
+COMMENT ON COLUMN site_node_hours.node IS 'the name of the node; if unknown, its NID';
 COMMENT ON COLUMN site_node_hours.read_bytes IS 'the least that it read in this hour';
 COMMENT ON COLUMN site_node_hours.read_bytes_max IS 'the most: also what it read in sweeps that began before the hour, or ended after it';
 COMMENT ON COLUMN site_node_hours.write_bytes IS 'the least that it wrote';

@@ -33,12 +33,12 @@ _PUT_BY_NODE = upsert("by_node", "cluster, job, attempt", "made, body")
 
 
 class JobRun(msgspec.Struct):
-    """One run of a job, as it is stored."""
+    """A run of a job, as the batch system reported it and as it is stored."""
 
     job: str                            # the batch system's own id
     started: float                      # when it began
     decided: bool = False               # what is known of it is in its record
-    ended: Optional[float] = None       # when it ended; None where that is not known
+    ended: Optional[float] = None       # when it ended; None if unknown
     seen: float = 0.0                   # when it was last seen to run
     # when it was first seen to run no more, where its end is not known; None
     gone: Optional[float] = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from iostats.store.database import Connection
 
     class Executes(Protocol):
-        """A connection."""
+        """A connection to a database, as far as creating tables needs it."""
 
         def execute(self, sql: str, /) -> object: ...
 

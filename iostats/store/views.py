@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 class SqlView(NamedTuple):
-    """A view."""
+    """A view for queries by SQL: its name, its columns, and its statement."""
 
     name: str
     comment: str            # what its rows are
@@ -149,7 +149,7 @@ VIEWS = (
         Column("began", "time_of(began)", "when the hour began"),
         *_plain(file_system="the name of the file system",
                 nid="the client's address in LNet, such as 10.0.0.11@o2ib",
-                node="the name of the node; where it is not known, the nid",
+                node="the name of the node; if unknown, its NID",
                 read_bytes="the least that it read in this hour",
                 read_bytes_max="the most: also what it read in sweeps that began before the hour, "
                 "or ended after it",

@@ -304,8 +304,8 @@ def _compute_gain_of_new(start: Snapshot, end: Snapshot, key: tuple[str, str],
     is_new_mount = uuid is not None and uuid not in _read_uuids(start).values() and (
         not was_there or instance in _find_changed_uuids(start, end))
     if not (is_new_mount or (reading.start_ns or 0) > start.wall_ns):
-        return None, True, ("not seen at the start, and nothing proves that it is newer: what it "
-                            "gained is not known")
+        return None, True, ("not seen at the start, and nothing proves that it is newer: its "
+                            "gain is unknown")
     gain = compute_gains(None, reading, calls_suffix)
     if _may_have_lost_mount(start, end, key[0], file_system):
         return gain.values, True, _join_reasons(

@@ -1,5 +1,5 @@
 """
-What the sources of local disks have counted (node/sources/), in a job's record.
+The counts of the sources of local disks (node/sources/), in a job's record.
 
 `cgroup_io` is of the job's own cgroup; `diskstats` is of the whole node, and so an upper bound of
 what the job did.  Their metrics begin with the disk: nvme0n1_read_bytes, nvme0n1_busy_us.  `tmpdir`

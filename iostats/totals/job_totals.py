@@ -122,7 +122,7 @@ class Totals:
 
     @property
     def _file_systems(self) -> dict[str, FileSystem]:
-        """All that was added, by name."""
+        """All file systems with amounts, by name."""
         self.shapes.settle(self._by_name)
         return self._by_name
 
@@ -201,7 +201,7 @@ class Totals:
         """
         if any(part.seq == period.seq or do_overlap(part, period)
                for period in self._parts.get(node, ())):
-            return "the same time of a node twice", (
+            return "overlapping reports of one node", (
                 f"a report of {node} about the same time is counted already; this one would count "
                 f"the same work twice")
         return None
@@ -523,7 +523,7 @@ def _round(seconds: float | None) -> float | None:
 
 
 class PhaseTotals:
-    """One part of the job."""
+    """The totals of a part of the job, between two marks."""
 
     def __init__(
             self, at: tuple[float, int],

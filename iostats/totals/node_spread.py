@@ -1,5 +1,5 @@
 """
-How much each of a job's nodes did: minimum, median and maximum of each metric.
+The spread of a job's I/O over its nodes: minimum, median and maximum of each metric.
 
 Slow nodes took much longer than the others to read or write as much.  A node is slow in one of
 these if both a byte and a call took it 2.5 times as long as they took
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class Short(TypedDict):
-        """One node's I/O."""
+        """A node's amounts in short: its time, and the sum of each metric by file system."""
 
         elapsed_s: float
         file_systems: dict[str, dict[str, int]]     # {file system: {metric: amount}}

@@ -66,7 +66,7 @@ class NetworkIO(RecordPart["Count | None"]):
 
 @dataclass
 class OperationRow(RecordPart["Mixed"]):
-    """One operation of programs."""
+    """An operation of programs, such as open: how often, and how long it took."""
 
     count: Count
     # time in this operation, of all threads of all nodes; null where the release does not time it
@@ -131,7 +131,7 @@ class RecordSeries(RecordPart["Mixed"]):
 
 @dataclass
 class NodeSpread(RecordPart["Mixed"]):
-    """One metric over the nodes."""
+    """A metric over the nodes of a job: minimum, median and maximum, with the nodes."""
 
     _absent = {"second": None}
 
@@ -264,7 +264,7 @@ class PhaseFileSystem(RecordPart["Mixed"]):
 
 @dataclass
 class TimedCount(RecordPart["Mixed"]):
-    """One operation at the storage servers."""
+    """An operation at the storage servers: how often, and how long it took."""
 
     count: Count
     seconds: Seconds | None     # null where the release does not time them (up to 2.13)
@@ -338,7 +338,7 @@ class NodesFileSystem(RecordPart["Mixed"]):
     high: ClientsIO | None
     # what the same nodes have written in whole intervals of the minute after that, before another
     # job began there: the job's own data, as far as it was still in the nodes' memory at its end;
-    # null where that is not known
+    # null if unknown
     later_write_bytes: Count | None
     lower_bound: bool   # something may be missing in `low`; the notes say what
     notes: list[str]
@@ -374,12 +374,12 @@ class NodesRecord(RecordPart["Mixed"]):
 
 @dataclass
 class RecordedJob(RecordPart["Mixed"]):
-    """The job."""
+    """The job: its id, name, user and times."""
 
     _absent = {"command": ""}
 
     id: JobName
-    # how often the batch system had started it again before; null where that is not known
+    # how often the batch system had started it again before; null if unknown
     attempt: Count | None
     user: str | None    # of the first node that reported it; null when none has
     # seconds since 1970 of the first node's start; null when no node has reported
@@ -407,8 +407,8 @@ class BatchRecord(RecordPart["Mixed"]):
     # in Slurm's words: COMPLETED, FAILED, CANCELLED, TIMEOUT, NODE_FAIL, REQUEUED for a run that
     # was followed by another one, ...
     outcome: str
-    exit_status: Count | None   # of the batch script; null where it is not known
-    exit_signal: Count | None   # the signal that ended it, 0 for none; null where it is not known
+    exit_status: Count | None   # of the batch script; null if unknown
+    exit_signal: Count | None   # the signal that ended it, 0 for none; null if unknown
     array_job: str              # of an array's task: the array's id
     array_task: str             # of an array's task: its index
     het_job: str                # of a heterogeneous job's component: the job's id
@@ -471,7 +471,7 @@ class JobEvent(RecordPart["Mixed"]):
     id: str
     time: Moment        # when it began, by the server's clock
     last: Moment        # when it happened last, of what is several times
-    # when all of it was over: connected again, recovered; null where that is not known
+    # when all of it was over: connected again, recovered; null if unknown
     over: Moment | None
     # how long it was for one node, or for the target; the longest; null where not known
     longest_s: Seconds | None

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     DataLoss = str
 else:
     def dataclass(cls):
-        """For type checkers: the annotations are members; at run time, nothing."""
+        """Tell type checkers that the annotations are members; does nothing at run time."""
         return cls
 
 SCHEMA = 1

@@ -55,7 +55,7 @@ class Sums:
         return [*(dict(zip(names, sums)) for names, sums in self._lists.items()), self._rest]
 
     def whole(self) -> dict[str, int]:
-        """Metric -> sum."""
+        """Return {metric: sum} of all that was added."""
         total: dict[str, int] = {}
         for values in self.by_names():
             add_values(total, values)

@@ -60,7 +60,7 @@ else:
 
 
 class JobsAnswer(msgspec.Struct):
-    """As of `iostats jobs --json`; `next`: `after` of the next part."""
+    """The answer of `iostats jobs --json`; `next`: `after` of the next part."""
 
     schema: _Schema
     since: _Since
@@ -113,7 +113,7 @@ class EventsAnswer(msgspec.Struct):
 
 
 class NodesAnswer(msgspec.Struct):
-    """As of `iostats nodes --json`; `count`: of all rows, `next`: `after` of the next."""
+    """The answer of `iostats nodes --json`; `count`: of all rows, `next`: `after` of the next."""
 
     schema: _Schema
     since: float
@@ -232,7 +232,7 @@ def _check_answer(answer: object, form: type[_Form]) -> _Form:
 
 
 class ApiOperation(NamedTuple):
-    """One operation."""
+    """An operation of the API: its path, its function, its answer and its parameters."""
 
     path: str                           # below PATH, with {name} for parameters in it
     function: Callable[[Visit], Any]    # its result is the answer

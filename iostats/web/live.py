@@ -103,7 +103,7 @@ class Live(Generic[Watcher]):
 
 class _Feed(Generic[Watcher]):
     """
-    One poller.
+    The changing part of a page, queried again and again for all viewers with equal rights.
 
     Attributes:
         viewers: the users who watch; the part is made for the first of them.

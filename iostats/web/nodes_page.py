@@ -164,7 +164,7 @@ def nodes_down_page(visit: Visit) -> Response:
         count=len(shown), headings=headings, notes=notes,
         q=_make_form_values(q, 0),
         about=f"{format_count(len(down_rows), 'connection')} lost since {format_moment(began)} "
-              f"and not known to be back.")
+              f"and not restored since, as far as is known.")
 
 
 def _format_down_cell(row: DownRow, field: Field, visit: Visit) -> str:

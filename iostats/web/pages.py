@@ -1,6 +1,6 @@
 """
-What all pages share: the site's server, the templates, the last answers; and the page of an
-error.
+The parts shared by all pages: the site's server, the templates, the last answers; and the page of
+an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MESSAGES = {404: "there is no such page", 405: "these pages can only be read"}
 
 class Visit:
     """
-    One request of a page by a user.
+    A user's request of a page.
 
     Attributes:
         request: of Starlette.

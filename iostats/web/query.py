@@ -76,7 +76,7 @@ class PageQuery:
         return unique
 
     def number(self, name: str, default: int, maximum: int, minimum: int = 1) -> int:
-        """A whole number."""
+        """Return a parameter that is a whole number within limits."""
         text = self.values.get(name)
         if text is None:
             return default

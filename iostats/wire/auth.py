@@ -98,8 +98,8 @@ def find_secret_path(named: str | None, directory: str, job: str) -> str | None:
         return None
     home = os.path.expanduser(directory)
     if home.startswith("~"):
-        raise ConfigError(f"[secret] dir: expected a directory, got {directory!r}, whose home "
-                          f"is not known")
+        raise ConfigError(f"[secret] dir: expected a directory, got {directory!r}: there is no "
+                          f"such user")
     return os.path.join(home, make_filename(job) + ".secret")
 
 

@@ -32,7 +32,7 @@ _LONGEST_ANSWER = 1 << 20
 
 
 class ServerMoved(NotDelivered):
-    """Another server answers than before; only `hello` was sent to it."""
+    """A different server answers than before; only `hello` was sent to it."""
 
 
 def split_servers(text: str, where: str, port: int) -> list[tuple[str, int]]:

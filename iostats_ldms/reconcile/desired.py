@@ -60,7 +60,7 @@ class DesiredProducer:
 
 @dataclass(frozen=True)
 class DesiredUpdater:
-    """An updater."""
+    """An updater that a daemon has to have."""
     name: str
     statements: tuple[Statement, ...]   # from updtr_add to updtr_start
     # mode, auto_interval, interval_us, offset_us, matches: as in ObservedUpdater

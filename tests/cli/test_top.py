@@ -121,7 +121,7 @@ def test_between_dumps_without_start_time_a_counter_that_went_back_is_the_proof(
     assert (3 * MIB, 0.2) == (row["write_bytes_per_s"], row["requests_per_s"])
 
 
-_WENT = "1 entry removed or reset in between: its I/O before that is not known"
+_WENT = "1 entry removed or reset in between: its I/O before that is unknown"
 
 
 @pytest.mark.parametrize("first, then, apart, why", [
@@ -131,7 +131,7 @@ _WENT = "1 entry removed or reset in between: its I/O before that is not known"
     ((-700, -900), None, 60, ""),
     ((0, -900), (59, -900), 60, ""),
     ((0, -900), (659, -900), 660,
-     "660 s apart: I/O of entries that expired in between is not known"),
+     "660 s apart: I/O of entries that expired in between is unknown"),
 ], ids=["began again", "fell, no start_time", "gone", "expired", "went on", "far apart"])
 def test_dumps_between_which_something_may_have_been_lost_make_lower_bounds(tmp_path, first, then,
                                                                             apart, why):

@@ -43,7 +43,7 @@ def test_a_job_of_which_the_nodes_alone_know_something(tmp_path):
         assert (0, "") == (done.status, done.err)
         text = " ".join(done.out.split())
         assert text.startswith("Job 4711 (solve, alice): 00:16:40 on 1 node, ")
-        assert ("Its calls took 41 times as long as in its other runs; the cause is not known"
+        assert ("Its calls took 41 times as long as in its other runs; the cause is unknown"
                 ) in text
         assert "Compared with its last 3 runs (medians): read took 41 times its usual 1.0 s" in text
         form = json.loads(desk.iostats("why", "--json", "--like", "0", "4711").out)

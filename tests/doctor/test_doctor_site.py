@@ -49,7 +49,7 @@ def test_a_host_without_a_job_says_where_facts_of_jobs_come_from(desk):
     """The management host is such a one, and its server asks."""
     script(desk.bin / "squeue", SQUEUE)
     script(desk.bin / "sacct", SACCT)
-    assert ("ok", "slurm; facts of jobs come from squeue --json; of older ones from sacct", ""
+    assert ("ok", "slurm; job facts come from squeue --json; of older ones from sacct", ""
             ) == checks_of(desk)["batch system"]
 
 

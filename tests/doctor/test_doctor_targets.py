@@ -65,7 +65,7 @@ def test_a_node_without_lustre_has_no_line():
 
 def test_what_may_not_be_read_is_said_with_who_may():
     [found] = targets.examine(files("", code=13), "/nonexistent")
-    assert ("note", "how 1 target is connected is not known: permission denied") == (
+    assert ("note", "how 1 target is connected is unknown: permission denied") == (
         found.state, found.text)
     assert found.fix == ("sudo iostats doctor" if os.geteuid() else "")
 

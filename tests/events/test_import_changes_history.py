@@ -122,7 +122,7 @@ def test_an_outage_whose_beginning_is_gone():
     found = between(NAME, TARGET, FULL, at(down(1100, 20)), 1200.0)
     [lost] = found.changes
     assert ("connection_lost", 1160, None, 1160) == (*lost[:2], lost.over, found.gone_before)
-    assert ("there is no connection to scratch-OST0003; since when is not known"
+    assert ("there is no connection to scratch-OST0003; since an unknown time"
             == lost.message)
 
 

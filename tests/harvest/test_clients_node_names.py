@@ -132,7 +132,7 @@ def test_a_list_that_goes_wrong_leaves_the_names_that_it_had(desk, caplog, monke
     one.now += 5
     one.scan()
     assert ["node11"] == one.nodes(NID)
-    assert [f"{one.path}: {why}; the names that it had before are still used (site.cfg: [clients] "
+    assert [f"{one.path}: {why}; the names read before are still used (site.cfg: [clients] "
             f"names)"] == [record.getMessage() for record in caplog.records]
 
 
@@ -157,7 +157,7 @@ def test_a_list_on_a_file_server_that_hangs_says_what_is_used(desk, caplog, monk
     for names in (one, other):
         names.now += 5
         names.scan()
-    assert ["the names that it had before are still used", "no names are taken from it yet"
+    assert ["the names read before are still used", "no names are taken from it yet"
             ] == [record.getMessage().partition("no answer; ")[2].partition(" (site.cfg")[0]
                   for record in caplog.records]
 

@@ -358,7 +358,7 @@ def test_with_munge_users_read_their_own_jobs_and_nobody_needs_a_secret(site):
     said = site.slurm.node("node1", *CLIENT.format(home=site.slurm.home).split(), "doctor",
                            env={"SLURM_JOB_ID": job}, check=False).stdout
     assert "ok       site: ctl:19990 is the site's server\n" in said
-    assert ("ok batch system: slurm; facts of jobs come from squeue --json; of older ones "
+    assert ("ok batch system: slurm; job facts come from squeue --json; of older ones "
             "from sacct ") in " ".join(said.split())
 
 

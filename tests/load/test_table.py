@@ -31,7 +31,7 @@ def one_part(kind, **known):
     (one_part("rates", at=T, span_s=23), "2026-11-21 01:43:00, rates over 23 s, "),
     (one_part("rates", at=T, span_s=2.34), "2026-11-21 01:43:00, rates over 2.3 s, "),
     (one_part(GAINS, at=T),
-     "2026-11-21 01:43:00, I/O between the two (time between them not known: --every S), "),
+     "2026-11-21 01:43:00, I/O between the two (time between them unknown: --every S), "),
 ], ids=["entries", "today", "yesterday", "no moment", "rates", "short", "gains"])
 def test_the_title_says_of_when_the_numbers_are(load, began):
     title = table.format_lines(answer(LoadQuery(), load))[0]

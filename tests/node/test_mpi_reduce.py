@@ -258,7 +258,7 @@ def test_a_node_that_has_reported_by_itself_is_not_counted_twice(desk):
     for number in (1, 2):
         assert 0 == ranks.alone(number, "stop", *at(running)).status
     record = running.wait().record
-    assert (2, 2 * 43, {"the same time of a node twice": 1}) == (
+    assert (2, 2 * 43, {"overlapping reports of one node": 1}) == (
         record["coverage"]["reported"], record["file_systems"][0]["operations"]["open"]["count"],
         record["coverage"]["refused"])
 
@@ -385,7 +385,7 @@ def test_the_server_takes_each_message_once_and_no_node_twice(desk):
             send(state, **changed)
     send(added([[report("nid00004", reason="no start")]]).state(), seq="53")
     record = running.wait().record
-    assert (69, 3, {"nid00004": "no start"}, {"the same time of a node twice": 1,
+    assert (69, 3, {"nid00004": "no start"}, {"overlapping reports of one node": 1,
                                               "unknown node": 1}) == (
         record["file_systems"][0]["operations"]["open"]["count"], record["coverage"]["reported"],
         record["coverage"]["missing"], record["coverage"]["refused"])

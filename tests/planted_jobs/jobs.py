@@ -37,7 +37,7 @@ class Job:
         threads, share: of a cause on all nodes: how many threads of each, and the part of the run
             time that it takes of each of them.
         series: of `watch`; None where it did not run.
-        idle: what the nodes do by themselves; None where that is not known.
+        idle: what the nodes do by themselves; None if unknown.
         knows: "tasks": the batch system's tasks and CPUs are in the record; "cpus": the nodes'
             alone; "nothing": neither.
         is_hybrid: a task a node, with threads.

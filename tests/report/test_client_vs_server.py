@@ -60,8 +60,9 @@ def test_reasons_for_less_on_the_storage_servers_begin_with_what_time_will_fix()
                   {("scratch", "OST0001")})
     assert ["no storage server reports OST0000",
             f"37.0 MiB (100 %) of what the nodes have written over the network are not under the "
-            f"job's id on the storage servers; it may be what the next sweeps bring; or what the "
-            f"notes say is missing there; or other jobs on the nodes; or {NO_ID}"] == found
+            f"job's id on the storage servers; it may be data that the next sweeps will bring; or "
+            f"data that the notes list as missing there; or other jobs on the nodes; or "
+            f"{NO_ID}"] == found
 
 
 def test_more_on_the_storage_servers_than_the_nodes_have_sent_is_shown():

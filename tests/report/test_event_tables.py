@@ -116,7 +116,7 @@ and 2 more (--long shows all)
 """.splitlines()
     shown = table_of(record, long=True)
     assert "01:58:30  nid[00010-00049]  scratch-MDT0000   connected again" in " ".join(shown)
-    assert shown[-1] == "note: ?: it is not known whether this job's nodes were hit"
+    assert shown[-1] == "note: ?: whether they hit this job's nodes is unknown"
     assert ["?", "scratch-OST0003", "10,000", "evicted", "-"] in [
         line.split()[1:] for line in shown]
 

@@ -484,7 +484,7 @@ def test_a_column_that_the_site_chose_is_explained_where_nothing_happened():
 def test_an_operation_that_is_not_known_is_said_to_be_none():
     """A new release's."""
     lines = explained(of_node(deltas=[proved(llite(teleport=3))]))
-    assert ("teleport: not known to this release of iostats; the kernel's counter of that name"
+    assert ("teleport: unknown to this release of iostats; the kernel's counter of that name"
             in lines)
 
 

@@ -90,7 +90,7 @@ def test_what_the_storage_servers_timed_is_a_bound_where_it_is_complete(members,
     there = harvest.file_systems[0].replaced(write_bytes=114_960 * 370)
     record = untimed_small_writes().replaced(harvest=harvest.replaced(
         file_systems=[there], **members))
-    assert ("Time in Lustre: not known: the nodes' counters do not time calls (Lustre clients do "
+    assert ("Time in Lustre: unknown: the nodes' counters do not time calls (Lustre clients do "
             f"since 2.14).{text} 1. Inefficient") in why_text(record)
 
 
@@ -135,7 +135,7 @@ def test_calls_that_are_not_counted_are_no_time_elsewhere():
     work.add(unexplained_write_bytes=5 * GIB)
     record = labelled(job([work], 100.0, True))
     assert "bottleneck" not in report_text(record) + why_text(record)
-    assert ("Cannot tell: its time in Lustre is not known: bytes that no counted call asked for "
+    assert ("Cannot tell: its time in Lustre is unknown: bytes that no counted call asked for "
             "went over the network") in why_text(record)
 
 
@@ -164,7 +164,7 @@ def test_where_nothing_was_read_that_is_the_reason(own, reason):
     found = history(own)
     found = found._replace(targets=[one._replace(job=one.job._replace(
         unplaced={"writes": 23, "timed": 23, "busy_us": 41})) for one in found.targets])
-    assert f"Cannot tell: whether a target was busy is not known: {reason}" in why_text(
+    assert f"Cannot tell: whether a target was busy is unknown: {reason}" in why_text(
         record(), found)
 
 

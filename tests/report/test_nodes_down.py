@@ -53,7 +53,7 @@ def test_a_moment_that_no_calendar_has_hides_no_other_line():
     unnamed = {"told_by": "oss1", "count": 23, "target": "", "file_system": "scratch", "time": 1e12}
     assert [
         "note: oss1 evicted 23 more clients from scratch at - without naming them",
-        "note: the agent of oss1 has not reported since -: what it would tell is missing",
+        "note: the agent of oss1 has not reported since -: its reports are missing",
     ] == list(list_notes(answer(servers=[late], unnamed=[unnamed]), None))
 
 
@@ -87,7 +87,7 @@ def test_many_targets_are_a_number_for_people():
                                "evicted"]),
     (answer(down_more=1234), ["note: 1,234 more connections are not there, or may not be"]),
     (answer(servers=[server(late=True)]),
-     ["note: the agent of oss1 has not reported since 2026-11-22T11:59:19: what it would tell is "
+     ["note: the agent of oss1 has not reported since 2026-11-22T11:59:19: its reports are "
       "missing"]),
     (answer(servers=[server(health="NOT HEALTHY")]),
      ["note: oss1: health_check reports NOT HEALTHY"]),

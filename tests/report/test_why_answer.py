@@ -136,7 +136,7 @@ def test_what_is_known_from_where():
     assert found.endswith(
         "Known from: its nodes, events. Not used: watch (no data); job_stats over time (no answer "
         "in 30 s).")
-    assert "Cannot tell: whether a target was busy is not known: no answer in 30 s" in found
+    assert "Cannot tell: whether a target was busy is unknown: no answer in 30 s" in found
 
 
 def test_names_that_others_have_chosen_are_harmless():

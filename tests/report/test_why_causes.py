@@ -298,7 +298,7 @@ def in_minutes(counts):
                           targets=[wider(one)._replace(all=None) for one in found.targets])
 
 
-LITTLE = "its rate at other times is hardly known, so it is not known whether it waited"
+LITTLE = "its rate at other times is hardly known, so whether it waited is unknown"
 
 
 @pytest.mark.parametrize("counts, told", [
@@ -415,9 +415,9 @@ def test_two_runs_are_not_enough_to_compare():
 @pytest.mark.parametrize("usual_s, confidence, evidence", [
     (300.0, "high", "calls took 2.9 times as long as in its other runs"),
     (900.0, "low",
-     "calls took about as long as in its other runs: it may be as it always is"),
+     "calls took about as long as in its other runs: this may be its usual time"),
     (1823.0, "low",
-     "calls took 0.5 times as long as in its other runs: it may be as it always is"),
+     "calls took 0.5 times as long as in its other runs: this may be its usual time"),
 ])
 def test_other_runs_make_a_busy_target_more_likely_or_less(usual_s, confidence, evidence):
     [cause] = find_causes(record(), BUSY, [record(usual_s)] * 3, CONFIG)
@@ -429,7 +429,7 @@ def test_other_runs_make_a_busy_target_more_likely_or_less(usual_s, confidence, 
 def test_without_time_lines_it_is_said_that_nothing_can_be_told():
     [cause] = find_causes(record(), None, [], CONFIG)
     assert named([cause]) == [("unknown", (
-        "Cannot tell: whether a target was busy is not known: the site's server keeps no "
+        "Cannot tell: whether a target was busy is unknown: the site's server keeps no "
         "time lines of this job"))]
 
 
@@ -465,16 +465,16 @@ def test_a_file_system_without_time_lines_may_be_what_was_slow():
         return one.replaced(file_systems=[scratch, scratch.replaced(
             name="home", label="home", operations={}, calls=calls)])
     assert named(find_causes(on_home(700.0), QUIET, [], CONFIG)) == [("unknown", (
-        "Cannot tell: whether a target of home was busy is not known: no storage server "
+        "Cannot tell: whether a target of home was busy is unknown: no storage server "
         "reports it; 76 % of its time in Lustre was there"))]
     assert [] == find_causes(on_home(184.0), QUIET, [], CONFIG)
 
 
 @pytest.mark.parametrize("seen, elsewhere, told", [
     (100, 25, []),
-    (100, 26, [("unknown", "Cannot tell: whether an OST of scratch was busy is known of "
+    (100, 26, [("unknown", "Cannot tell: whether an OST of scratch was busy is known for "
                 "those with 79 % of its bytes only")]),
-    (0, 26, [("unknown", "Cannot tell: whether an OST of scratch was busy is known of none "
+    (0, 26, [("unknown", "Cannot tell: whether an OST of scratch was busy is known for none "
               "that it used")]),
 ], ids=["four fifths", "less", "none"])
 def test_osts_without_time_lines_may_be_what_was_slow(seen, elsewhere, told):
@@ -501,7 +501,7 @@ def test_of_a_time_that_is_half_known_it_is_said():
 ], ids=["2.13", "too short"])
 def test_why_it_cannot_be_told(own, reason):
     [cause] = find_causes(record(), history(own), [], CONFIG)
-    assert cause.text == f"Cannot tell: whether a target was busy is not known: {reason}"
+    assert cause.text == f"Cannot tell: whether a target was busy is unknown: {reason}"
 
 
 def test_a_healthy_job_has_no_cause():

@@ -80,7 +80,7 @@ def test_where_requests_may_be_missing_the_time_is_unknown(client, tmp_path, wha
             client.unmount("/home")
     record = record_of(client, tmp_path, work, nodes=2 if what == "a node is missing" else 1)
     assert (["nfs1:/home"], None, None) == compute_time_in_nfs(record)
-    assert ("Requests to NFS (nfs1:/home): their time is not known, as some may be missing."
+    assert ("Requests to NFS (nfs1:/home): their time is unknown, as some may be missing."
             in why(record))
 
 

@@ -73,7 +73,7 @@ def test_time_in_lustre_of_two_nodes():
 
 
 @pytest.mark.parametrize("change, why, marks, is_whole", [
-    ({"reported": 0}, "no node has reported, so the time of its calls is not known", ("", ""),
+    ({"reported": 0}, "no node has reported, so the time of its calls is unknown", ("", ""),
      False),
     ({"missing_count": 1}, "1 of its nodes did not report", (">= ", "~ "), False),
     ({"shared": {"node001": 2}},
@@ -147,7 +147,7 @@ def test_what_a_job_is_known_from():
 
 def test_what_only_the_servers_know_is_not_said_to_be_known_of_its_nodes():
     [cause] = find_causes(at_servers(23.0).replaced(events=None), None, [], CONFIG)
-    assert cause.text == ("Cannot tell: its time in Lustre is not known: no node has reported, so "
+    assert cause.text == ("Cannot tell: its time in Lustre is unknown: no node has reported, so "
                           "the time of its calls is not known")
     assert 2 == len(cause.evidence)
 

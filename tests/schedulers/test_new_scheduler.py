@@ -111,7 +111,7 @@ def test_the_doctor_has_its_lines(desk):
     done = client(desk, "doctor", "--node", "nid00023", env=path)
     for line in ("ok       job: C4711, from cobalt",
                  "ok       node: nid00023, one of 3 in COBALT_PARTS",
-                 "ok       batch system: cobalt; facts of jobs come from cqstat"):
+                 "ok       batch system: cobalt; job facts come from cqstat"):
         assert line in done.out.splitlines(), done
     done = client(desk, "doctor", "--node", "nid00037", env=path)
     assert ("problem  node: nid00037 is not in COBALT_PARTS: nid[00023-00025]\n"

@@ -219,7 +219,7 @@ def test_nodes_that_are_not_sent_are_told_of_after_some_sweeps(site, opened, rec
         swept(sink, site, {"scratch": rates_of({N1: RATES, N2: RATES})})
     assert [] == sink.said and 2 == number_of(sink, "iostats_ganglia_unnamed_nodes")
     swept(sink, site, {"scratch": rates_of({N1: RATES})})
-    assert [f"ganglia: 1 clients are not sent, such as {N1}: their names are not known; name them "
+    assert [f"ganglia: 1 clients are not sent, such as {N1}: their names are unknown; name them "
             f"in the file [clients] names of site.cfg, or set [ganglia] unnamed = yes"] == sink.said
     site.clients.names.names = {N1: "node1"}
     swept(sink, site, {"scratch": rates_of({N1: RATES})})

@@ -295,7 +295,7 @@ def test_the_same_time_of_a_node_is_not_counted_twice(ended, elapsed_s):
                                seq="two"))
     assert not outcome.counted and "count the same work twice" in outcome.why
     assert 23 == only(found)["operations"]["open"]["count"]
-    assert {"the same time of a node twice": 1} == found.record()["coverage"]["refused"]
+    assert {"overlapping reports of one node": 1} == found.record()["coverage"]["refused"]
 
 
 def test_two_nodes_with_one_name_are_both_counted_and_the_report_says_so():

@@ -168,7 +168,7 @@ def test_the_same_time_of_a_node_is_refused_and_nothing_of_it_is_added(second):
     assert (False, "a report of nid00001 about the same time is counted already; this one would "
                    "count the same work twice") == tuple(outcome)
     record = found.record()
-    assert (["nid00001"], {"the same time of a node twice": 1}, 23) == (
+    assert (["nid00001"], {"overlapping reports of one node": 1}, 23) == (
         list(record["nodes"]), record["coverage"]["refused"],
         record["file_systems"][0]["operations"]["open"]["count"])
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from iostats.events.status import ServerStatus
 
     class EventSource(Protocol):
-        """One of these modules."""
+        """The functions that each module of this directory has."""
 
         NAME: str
         ROLES: tuple[str, ...]

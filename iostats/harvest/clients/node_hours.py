@@ -1,5 +1,5 @@
 """
-What each client did in each hour, as rows for queries by SQL (store/views.py, site_node_hours).
+The I/O of each client in each hour, as rows for queries by SQL (store/views.py, site_node_hours).
 
 A row is what `iostats nodes` answers of that hour, two hours after its end: what comes later, of an
 agent that was away for longer, is not in it, and the row has the mark of a lower bound.

@@ -149,7 +149,7 @@ class NodeNames:
         self._resolve_due()
 
     def _log_no_answer(self, nid: Nid, error: BaseException) -> None:
-        """Log it, once an hour."""
+        """Log, once an hour, that names cannot be resolved."""
         if self._clock() >= self._log_at:
             self._log_at = self._clock() + _LOG_AGAIN_S
             why = "no answer" if isinstance(error, TimedOut) else describe_error(error)[:200]
@@ -195,7 +195,7 @@ class NodeNames:
     def _log_unusable(self, why: str) -> None:
         """Log why the list cannot be used, and which names are used."""
         log.error("%s: %s; %s (site.cfg: [clients] names)", self._path, why, (
-            "the names that it had before are still used" if self._was_read else
+            "the names read before are still used" if self._was_read else
             "no names are taken from it yet"))
 
 

@@ -25,7 +25,7 @@ class GainEntry(NamedTuple):
 
 
 class ClientReading(NamedTuple):
-    """One whole reading."""
+    """A complete reading of the exports of a storage server, with the gains of its clients."""
 
     # slot, every_s: its sweep, and seconds from one sweep to the next
     slot: float

@@ -94,7 +94,7 @@ class EventsStatusParams(msgspec.Struct):
 
 
 class JobPart(NamedTuple):
-    """One run of a job."""
+    """A run of a job, as far as the selection of its events needs it: user, nodes and times."""
 
     nodes: AbstractSet[str]                 # names of its nodes
     nids: AbstractSet[str]                  # their NIDs, as far as known

@@ -148,7 +148,7 @@ class Follower:
                 return
 
     def saved_state(self) -> dict[str, object]:
-        """The state to save."""
+        """Make the state to save."""
         return {"place": self.place, "places": self._places}
 
     def save(self) -> None:

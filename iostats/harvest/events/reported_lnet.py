@@ -1,5 +1,5 @@
 """
-What storage servers report of LNet, beside the counts of clients: in `load` by LNet, in `nodes`.
+The state of LNet as storage servers report it, shown beside the counts of clients.
 
 LNet counts messages by machine: they are of one LNet only where a storage server has no other.
 Those to the storage server itself are in them.
@@ -28,7 +28,7 @@ def make_lnet_columns(file_system: str, network: str, servers: ReportingServers,
                       now: float) -> dict[str, Optional[float]]:
     """
     The members `lnet_sent_per_s` ..., `lnet_waiting`, `lnet_lowest` of a row of `load` by LNet;
-    None where they are not known of each storage server of the file system.
+    None if unknown of each storage server of the file system.
     """
     here = [server for node, server in servers.of.items()
             if file_system in (servers.served(node) or ())]
@@ -100,7 +100,7 @@ class ShortPeers:
     def make_columns(self, nids: Iterable[str]) -> dict[str, Optional[int]]:
         """
         The members `lnet_waiting`, the messages that wait for one of these addresses, and
-        `lnet_lowest`, the fewest credits of one; None where that is not known.
+        `lnet_lowest`, the fewest credits of one; None if unknown.
         """
         sums, is_complete = self._sums
         short = [sums[nid] for nid in nids if nid in sums]

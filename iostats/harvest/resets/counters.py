@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CounterColumn(NamedTuple):
-    """One counter of some jobs."""
+    """A counter of several jobs: one array for each of its fields."""
 
     unit: str                 # bytes, reqs or usecs, as the file has it
     samples: Counts           # how often

@@ -124,7 +124,7 @@ class Entries:
 
     @property
     def dated(self) -> Bools:
-        """`made_ns` is start_time."""
+        """True for entries whose creation time the kernel prints (start_time)."""
         return self._bytes[0, :].view(bool)
 
     @property
@@ -430,7 +430,7 @@ class NarrowTable:
             self._high[rows] = high[:, self._tall]
 
     def column(self, place: int, rows: Union[Rows, int]) -> Counts:
-        """One column of these rows."""
+        """Return a column of these rows."""
         values: Counts = self._low[rows, place].astype(U64)
         if place in self._tall:
             values |= self._high[rows, self._tall.index(place)].astype(U64) << _HALF

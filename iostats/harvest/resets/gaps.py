@@ -32,7 +32,7 @@ NO_INTERVAL = "job_cleanup_interval cannot be read"
 NOT_UNDERSTOOD = "an entry could not be understood"
 AT_LIMIT = "a sum has reached the kernel's limit"
 # Added to the reason of a gap at a time when it is not known whether the job ran.
-BEFORE_SEEN = ", before the job was first seen; when it began is not known"
+BEFORE_SEEN = ", before the job was first seen; its begin is unknown"
 AFTER_SEEN = ", after the job was last seen; the time of its end is unknown"
 
 MOST_GAPS = 64

@@ -65,7 +65,7 @@ class JobIds:
         return numpy.frombuffer(array("i", [get(job_id, -1) for job_id in ids]), numpy.int32)
 
     def ids(self, numbers: Integers) -> list[str]:
-        """The ids of these numbers."""
+        """The job ids with these numbers."""
         return list(map(self._ids.__getitem__, list_integers(numbers)))
 
     def hold(self, numbers: Integers) -> None:

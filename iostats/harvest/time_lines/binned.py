@@ -142,7 +142,7 @@ class BinnedLine:
         return (at // self.every_s).astype(numpy.int64) - first
 
     def _join(self) -> None:
-        """Join each two bins."""
+        """Merge each pair of neighbouring bins."""
         self.every_s *= 2
         if not self.length:
             return

@@ -158,7 +158,7 @@ class LineIntake:
             self._add(key, [reading])
 
     def note_stored_readings(self, key: _Key) -> None:
-        """In a replay: note that the target's readings so far are in the store already."""
+        """Note, in a replay, that the target's readings so far are in the store already."""
         readings = self.recent.get(key, [])
         written = self._written.get(key, 0)
         self._entries -= sum(len(reading.jobs) + 1 for reading in readings[written:])

@@ -43,7 +43,7 @@ def add_up(pieces: Iterable[Piece]) -> list[Piece]:
 
 def limit_pieces(pieces: list[Piece], max_pieces: int = MAX_PIECES) -> list[Piece]:
     """
-    At most `max_pieces` pieces of add_up(): neighbours are merged, with the fewer targets.
+    Reduce the pieces of add_up() to `max_pieces`: neighbours are merged, with the fewer targets.
 
     >>> limit_pieces([(0, 60, 2), (60, 70, 1), (70, 120, 2), (180, 240, 3)], 2)
     [(0, 70, 1), (180, 240, 3)]

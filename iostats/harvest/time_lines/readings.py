@@ -107,7 +107,7 @@ _part_of = msgspec.msgpack.Decoder(_Part).decode
 
 
 def encode_part(readings: Sequence[LineReading]) -> bytes:
-    """These readings of one target as bytes, with a checksum."""
+    """Encode readings of a target as bytes, with a checksum."""
     numbers: dict[str, int] = {}
     for reading in readings:
         for job in reading.jobs:

@@ -15,7 +15,7 @@ MOST_BARS = 1000                    # of a chart: with more names, neighbours sh
 
 
 class Chart(NamedTuple):
-    """A chart."""
+    """A chart: its title, its time axis, and its panels."""
 
     title: str                  # what it shows: "I/O over time"
     about: str                  # a description, a sentence or two, for readers who cannot see it
@@ -53,7 +53,7 @@ class NameAxis(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One plot."""
+    """A plot of a chart, with its own y axis: lines, areas or bars over the chart's time."""
 
     title: str  # "Read"
     unit: str   # of the values: "bytes", "bytes/s", "count", "/s", "s", "ms", "share" (0 to 1)

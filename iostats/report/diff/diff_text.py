@@ -150,7 +150,7 @@ def _explain_node_hours(comparison: JobComparison, shown: Sequence[NumberChange]
     unknown = [_format_short_name(item) for item in (comparison.a, comparison.b)
                if not item.node_hours]
     if unknown:
-        return [f"Nodes or times differ; amounts by node-hour are not known of "
+        return [f"Nodes or times differ; amounts by node-hour are unknown for "
                 f"{' and '.join(unknown)}."]
     hours = [f"{format_seconds((item.node_hours or 0.0) * 3600)} of {_format_short_name(item)}"
              for item in (comparison.a, comparison.b)]
@@ -165,7 +165,7 @@ def _list_uncertain(comparison: JobComparison, units: str, screen: Screen,
         return []
     a, b = (cut(job.name, _WIDEST_NAME) for job in (comparison.a, comparison.b))
     several = len({change.file_system for change in rows if change.file_system}) > 1
-    block = Block(["Uncertain, since >= may be more", *["on"] * several, a, b],
+    block = Block(["Uncertain, since a number with >= may be larger", *["on"] * several, a, b],
                   [NAME, *[TEXT] * several, NUMBER, NUMBER],
                   [(f"  {change.metric}", *[_find_label(comparison, change.file_system)] * several,
                     describe_bounds(change.a, change.metric, units),

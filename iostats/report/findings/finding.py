@@ -23,7 +23,7 @@ _LONGEST_NAME = 64
 
 
 class Finding(NamedTuple):
-    """One finding."""
+    """A problem in a job's I/O: its numbers, its meaning, and a remedy."""
 
     id: str         # of its rule, as in docs/reference/findings.md and in [findings]: small_writes
     file_system: str  # as Lustre calls it, or as mounted; "" where it is about the whole job

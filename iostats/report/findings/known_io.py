@@ -91,7 +91,7 @@ class KnownIO:
         side: NODES, SERVERS or EXPORTS: who counted.
         elapsed_s: how long the job took.
         node_s: the same of all nodes together.
-        nodes: how many nodes have counted; None where that is not known.
+        nodes: how many nodes have counted; None if unknown.
         numbers: metric -> Interval; bytes and calls of programs, and each operation; see `of`.
         uncalled: metric -> how much of its upper bound is of libaio, which no counter of calls has.
         times_s: metric -> Interval: seconds in it, of all threads of all nodes; absent where it is

@@ -39,7 +39,7 @@ _FROM_MEMORY = 4            # of these take as long as one request to a server, 
 
 
 class Rule(NamedTuple):
-    """One rule."""
+    """A rule: the name of its finding, its condition, its texts, and the metrics it needs."""
 
     id: str                         # as in [findings] and docs/reference/findings.md: small_writes
     # the subject of the rule, for the line of checks where no rule holds; "" for none

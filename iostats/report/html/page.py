@@ -255,7 +255,7 @@ class Tile(NamedTuple):
     # title, text: "Read", ">= 1.3 TiB"
     title: str
     text: str
-    value: Any                  # the number itself, for programs; "" where it is not known
+    value: Any                  # the number itself, for programs; "" if unknown
     about: str = ""             # a few words more
     share: float | None = None  # to be shown as a bar, from 0 to 1; None for none
 
@@ -276,7 +276,7 @@ def make_answer(record: Record, causes: Sequence[Cause] = ()) -> Verdict:
     known = time.known
     if known is None or not elapsed_s:
         why = time.why_not or "the record has no times"
-        return Verdict("unknown", "How long it waited for Lustre is not known",
+        return Verdict("unknown", "The time it waited for Lustre is unknown",
                        f"{why[0].upper()}{why[1:]}.")
     low, high = time.mark in (">= ", "~ "), time.mark in ("<= ", "~ ")
     took = _IN_WORDS.get(time.mark, time.mark) + _format_seconds(known.seconds)

@@ -55,7 +55,7 @@ _BY = {APPLICATION: "by the application", NETWORK: "over the network",
 
 
 class PageTable(NamedTuple):
-    """A table."""
+    """A table of a page: title, heading and rows of cells."""
 
     title: str              # its caption
     about: str              # a sentence on its numbers, or ""
@@ -335,7 +335,7 @@ def make_meaning_table(shown: Sequence[FileSystemRecord]) -> PageTable:
              f"{metric.source}: {metric.counter}, {metric.takes}; {metric.unit}; "
              f"since Lustre {metric.since}"]
             for metric in select_metrics(happened)]
-    rows += [[name, "Not known to this release of iostats: the kernel's counter of that name.",
+    rows += [[name, "Unknown to this release of iostats: the kernel's counter of that name.",
               f"llite: {name}"]
              for name in sorted(happened - {metric.name for metric in METRICS})[:9]]
     return PageTable("What each number is", "", ["Number", "What it is", "Where it comes from"], 3,

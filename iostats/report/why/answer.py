@@ -53,7 +53,7 @@ class WhyAnswer(NamedTuple):
     time: TimeInLustre
     like: LikeRuns
     known: KnownFrom
-    # (began, ended) in seconds since 1970, each None where it is not known
+    # (began, ended) in seconds since 1970, each None if unknown
     period: tuple[float | None, float | None]
 
 
@@ -157,7 +157,7 @@ def _describe_share(answer: WhyAnswer, labels: dict[str, str]) -> str:
     time: TimeInLustre = answer.time
     known = time.known
     if known is None:
-        return f"Time in Lustre: not known: {time.why_not}.{_describe_server_times(answer)}"
+        return f"Time in Lustre: unknown: {time.why_not}.{_describe_server_times(answer)}"
     either = "~ " if time.mark else ""
     text = f"In Lustre: {time.share_mark}{format_percent(known.share)} of node time"
     if known.share > 1:

@@ -47,7 +47,7 @@ def count_bins(line: Line) -> int:
 
 def spread_over_axis(line: Line | None, metric: str, axis: CommonAxis) -> Amounts:
     """
-    A metric's amount in each interval of the axis; None where it is not known.
+    A metric's amount in each interval of the axis; None if unknown.
 
     An amount is spread evenly over its own interval.  A metric that a line does not have is 0 in
     what is known of the line.

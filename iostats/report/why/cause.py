@@ -1,5 +1,5 @@
 """
-What explains a job's time, or why nothing can; its headline, colour and confidence are the same in
+A cause of a job's run time, or the reason for none; headline, colour and confidence are the same in
 a report, on a page, in `iostats why` and in JSON.
 """
 
@@ -28,6 +28,7 @@ KINDS = (NOT_IN_LUSTRE, FAULT, BUSY_TARGET, SLOW_TARGET, SLOW_NODE, OWN_PATTERN,
          UNKNOWN)
 
 SMALLEST = 0.05                     # of the job's time: a cause of less is not reported
+SMALL_SHARE = 0.1                   # of the nodes' time: less explains no slow job
 SLOWER = 1.5                        # times as long as in other runs: calls that stand out
 
 # How sure it is.
@@ -45,7 +46,7 @@ _ALL_OF_IT = 0.995                  # of the run time: such an upper bound would
 
 
 class Cause(NamedTuple):
-    """One cause."""
+    """A cause that took a job's time: its text, its confidence, and an upper bound of its cost."""
 
     kind: str               # one of KINDS
     # an estimate of how much of the job's time it explains, from 0 to 1, for the order

@@ -25,6 +25,7 @@ from iostats.report.why.cause import (
     SLOW_NODE,
     SLOW_TARGET,
     SLOWER,
+    SMALL_SHARE,
     SMALLEST,
     UNKNOWN,
     Cause,
@@ -143,12 +144,12 @@ def _waits_outside_calls(finding: Finding) -> bool:
 
 def _make_not_in_lustre(time: TimeInLustre, record: Record) -> list[Cause]:
     known = time.known
-    if not time.is_whole or known is None or known.busiest_share >= time_on_disks.HARDLY:
+    if not time.is_whole or known is None or known.busiest_share >= SMALL_SHARE:
         return []
     evidence = [f"all calls of its programs to Lustre took {words.format_elapsed(known.seconds)} "
                 f"of {words.format_elapsed(record.coverage.node_seconds or 0)} of its nodes' time; "
                 f"threads that wait at the same time count each, so it is no more than that"]
-    is_certain = known.serial_share < time_on_disks.HARDLY
+    is_certain = known.serial_share < SMALL_SHARE
     if not is_certain:
         evidence.append(
             f"if one node after the other waited, and the rest for it, it would be up to "
@@ -233,7 +234,7 @@ def _make_unknown_cause(reasons: list[str], like: LikeRuns) -> list[Cause]:
     if slower:
         text = (f"Its calls took {words.format_factor(like.factor or 0.0)} as long as in its other "
                 f"runs; "
-                f"the cause is not known")
+                f"the cause is unknown")
         reasons = reasons or ["no target was slow for a reason that is known, and no fault "
                               "stopped it"]
     else:

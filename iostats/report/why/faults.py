@@ -36,8 +36,8 @@ SEEN = ("its requests fell to less than a fifth of their mean during that time, 
         "as few otherwise")
 _SEEN_IN_PART = ("in the longer intervals around that time it made as many requests less as if it "
                  "had stood still")
-_LITTLE_KNOWN = "its rate at other times is hardly known, so it is not known whether it waited"
-_NOT_KNOWN = "no rate is known of that time, so it is not known whether it waited"
+_LITTLE_KNOWN = "its rate at other times is hardly known, so whether it waited is unknown"
+_NOT_KNOWN = "no rate is known for that time, so whether it waited is unknown"
 
 
 class CostlyFault(NamedTuple):

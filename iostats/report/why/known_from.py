@@ -56,12 +56,12 @@ def explain_unknown_time(record: Record, history: JobHistory | None, time: TimeI
     """Return [reason] why the use of the job's time is unknown; [] where it is known."""
     reasons = []
     if time.why_not:
-        reasons.append(f"its time in Lustre is not known: {time.why_not}")
+        reasons.append(f"its time in Lustre is unknown: {time.why_not}")
     if history is None or "harvest" not in history.has:
         why = (history.why_not.get("harvest") if history else why_no_history) or _NO_LINES
-        reasons.append(f"whether a target was busy is not known: {why}")
+        reasons.append(f"whether a target was busy is unknown: {why}")
     elif not known_targets:
-        reasons.append("whether a target was busy is not known: " + _explain_no_target(history))
+        reasons.append("whether a target was busy is unknown: " + _explain_no_target(history))
     else:
         known_share = _compute_known_part(history, elapsed_s)
         if known_share < MOSTLY:
@@ -70,7 +70,7 @@ def explain_unknown_time(record: Record, history: JobHistory | None, time: TimeI
                            f"time only")
         reasons += _explain_missing_lines(record, history, time)
     if record.events is None:
-        reasons.append("whether something broke is not known: events were not collected")
+        reasons.append("whether something broke is unknown: events were not collected")
     return reasons
 
 
@@ -97,11 +97,11 @@ def _explain_missing_lines(record: Record, history: JobHistory, time: TimeInLust
                       if name == fs.name)
         if fs.name not in names:
             if spent_s > (1 - MOSTLY) * whole_s:
-                reasons.append(f"whether a target of {fs.label} was busy is not known: no storage "
+                reasons.append(f"whether a target of {fs.label} was busy is unknown: no storage "
                                f"server reports it; {format_percent(spent_s / whole_s)} of its "
                                f"time in Lustre was there")
         elif known_bytes < MOSTLY * sum(moved.values()):
-            reasons.append(f"whether an OST of {fs.label} was busy is known of " + (
+            reasons.append(f"whether an OST of {fs.label} was busy is known for " + (
                 f"those with {format_percent(known_bytes / sum(moved.values()))} of its bytes only"
                 if known_bytes else "none that it used"))
     return reasons

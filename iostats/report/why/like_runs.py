@@ -34,7 +34,7 @@ _LONGEST_NAME = 128                 # that can be asked for
 
 
 class ComparedCall(NamedTuple):
-    """One operation beside other runs."""
+    """An operation of the job, compared with the same operation in earlier runs."""
 
     operation: str      # open, write ...; "server write" for the time at the storage servers
     file_system: str    # as Lustre calls it

@@ -131,7 +131,7 @@ def _make_cause(group: list[SlowTarget], weight: float, cost: float | None, know
         evidence.append("a rebuild, a failing disk or the network may be behind it: iostats events")
     if like.factor is not None:
         evidence.append(describe_factor(like.factor) + (
-            ": it may be as it always is" if like.factor < AS_USUAL else ""))
+            ": this may be its usual time" if like.factor < AS_USUAL else ""))
     about = {"file_system": history.file_system, "target": names[0],
              "targets": names, "known": known_share, "factor": first.factor, "usual_us": usual_us,
              "began": began, "ended": ended, "job": first.jobs[0][0].job if first.jobs else "",

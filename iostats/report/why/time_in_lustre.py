@@ -115,7 +115,7 @@ def _explain_missing_time(record: Record, missing: bool, untimed: bool, low: boo
                           uncalled: bool) -> str:
     coverage = record.coverage
     if not coverage.reported:
-        return "no node has reported, so the time of its calls is not known"
+        return "no node has reported, so the time of its calls is unknown"
     if record.short:
         return "the accounting's short form has no times of calls"
     if not record.lustre:

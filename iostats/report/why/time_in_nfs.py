@@ -56,6 +56,6 @@ def describe_time_in_nfs(time: TimeInNfs | None) -> str:
     more = len(time.names) - 1
     name = time.names[0] + (f" and {more} more" if more else "")
     if time.seconds is None or time.share is None:
-        return f"requests to NFS ({name}): their time is not known, as some may be missing"
+        return f"requests to NFS ({name}): their time is unknown, as some may be missing"
     return (f"requests to NFS ({name}) took {words.format_elapsed(time.seconds)}, at most "
             f"{format_percent(time.share)} of node time, without those that were not answered")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from iostats.base.units import format_percent
 from iostats.report.why import words
+from iostats.report.why.cause import SMALL_SHARE
 from iostats.report.why.time_in_nfs import compute_time_in_nfs, describe_time_in_nfs
 from iostats.totals import bounds, disk_values, other_values
 
 if TYPE_CHECKING:
     from iostats.totals.record import Record
 
-HARDLY = 0.1                # of the nodes' time: less is mostly not there
 _SHOWN = 0.01
 # Kinds of file systems of which it is known how much time requests took.
 _TIMED = (bounds.LUSTRE, other_values.NFS, disk_values.OF_JOB, disk_values.OF_NODES)
@@ -36,7 +36,7 @@ def compute_time_on_disks(record: Record) -> tuple[float, float] | None:
 
 
 def describe_time_on_disks(time: tuple[float, float] | None) -> str:
-    """Format the time for the answer of `why`; "" where it is not known, or next to nothing."""
+    """Format the time for the answer of `why`; "" if unknown, or next to nothing."""
     if time is None or time[1] < _SHOWN:
         return ""
     return (f"requests to local disks, of all processes of the nodes, took "
@@ -56,7 +56,8 @@ def list_small_shares(record: Record, share: float) -> list[str]:
     """
     nfs, disks = compute_time_in_nfs(record), compute_time_on_disks(record)
     if any(fs.kind not in _TIMED for fs in record.file_systems) or (
-            nfs and (nfs.share is None or nfs.share >= HARDLY)) or (disks and disks[1] >= HARDLY):
+            nfs and (nfs.share is None or nfs.share >= SMALL_SHARE)) or (
+                disks and disks[1] >= SMALL_SHARE):
         return []
     parts = [f"at most {format_percent(share)} of node time in Lustre"]
     parts += [f"{format_percent(nfs.share)} in NFS"] if nfs and nfs.share is not None else []

@@ -82,7 +82,7 @@ class GangliaSection(Section):
         "What gmond has behind the names of nodes: cluster.example.org makes "
         "node1.cluster.example.org.  Empty: nothing."))
     unnamed = choice_option("no", ("yes", "no"), (
-        "yes: clients whose name is not known are sent as well, with their address as their name.  "
+        "yes: clients whose name is unknown are sent as well, with their address as their name.  "
         "no: they may be another cluster's; they are in the sums alone."))
     lower_bounds = choice_option("no", ("yes", "no"), (
         "no: a rate that may be too low, since a storage server has not reported, is not sent.  "
@@ -106,11 +106,11 @@ NUMBERS = (
     ("iostats_ganglia_sent_packets", "counter", "Datagrams sent, to all destinations together."),
     ("iostats_ganglia_failures", "counter", "Datagrams that could not be sent."),
     ("iostats_ganglia_left_out_sweeps", "counter",
-     "Sweeps not sent: the one before was still being sent, or they came too late to be called "
-     "now."),
+     "Sweeps not sent: the previous one was still being sent, or they arrived too late to be "
+     "shown as current."),
     ("iostats_ganglia_shown_nodes", "gauge", "Nodes whose rates were sent after the last sweep."),
     ("iostats_ganglia_unnamed_nodes", "gauge",
-     "Nodes whose rates were not sent, since their name or their address is not known."),
+     "Nodes whose rates were not sent, since their name or their address is unknown."),
     ("iostats_ganglia_lower_bounds", "gauge",
      "Nodes whose rates were not sent, since they may be too low."),
 )

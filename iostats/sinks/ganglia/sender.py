@@ -383,7 +383,7 @@ class Ganglia:
         made = self._datagrams
         if self._is_often("unnamed", bool(made.unnamed)):
             self._log_once("unnamed", f"{made.unnamed} clients are not sent, such as "
-                           f"{made.an_unnamed}: their names are not known; name them in the file "
+                           f"{made.an_unnamed}: their names are unknown; name them in the file "
                            f"[clients] names of site.cfg, or set [ganglia] unnamed = yes")
         if self._is_often("unplaced", bool(made.unplaced)):
             self._log_once("unplaced", f"{made.unplaced} nodes are not sent, such as "

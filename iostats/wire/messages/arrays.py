@@ -1,4 +1,4 @@
-"""Types of arrays."""
+"""Types of numpy arrays, for annotations."""
 
 from typing import Any, Union
 

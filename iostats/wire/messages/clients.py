@@ -94,7 +94,7 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
     # reading before the first target came; None where that is not reported
     began: Optional[Seconds] = None
     # (boot id of the storage server, seconds since that boot when this reading began, by a clock
-    # that cannot be set); None where that is not known
+    # that cannot be set); None if unknown
     since_boot: Optional[tuple[Annotated[str, msgspec.Meta(max_length=128)], Seconds]] = None
     # {target: how often it was started, on whatever storage server}, of those of `targets` that
     # show it

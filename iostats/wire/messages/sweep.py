@@ -51,7 +51,7 @@ class BlockHead(msgspec.Struct, kw_only=True):
     full: bool = False
     # the target's job_cleanup_interval; None where it can't be read
     cleanup_s: Optional[Count] = None
-    # how often the target was started, on any storage server; None where that is not known
+    # how often the target was started, on any storage server; None if unknown
     instance: Optional[Count] = None
     entries: Count = 0      # how many the whole file has
     bad: Count = 0          # entries of this block that could not be understood
@@ -128,7 +128,7 @@ def drop_impossible(rows: BlockRows) -> BlockRows:
 
 
 class SweepHead(msgspec.Struct, kw_only=True, rename={"every_s": "every"}):
-    """One message of one sweep, without its blocks."""
+    """The head of a message of a sweep: all but its blocks."""
 
     protocol: int
     node: Annotated[str, msgspec.Meta(max_length=LONGEST_NODE_NAME)]
@@ -147,7 +147,7 @@ class SweepHead(msgspec.Struct, kw_only=True, rename={"every_s": "every"}):
 
 
 class ReceivedSweep(NamedTuple):
-    """A message of one sweep."""
+    """A received message of a sweep, with its blocks."""
 
     head: SweepHead
     clock_ahead_s: float    # the agent's clock less the server's, when it was sent

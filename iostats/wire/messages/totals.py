@@ -201,7 +201,7 @@ class EventsState(_Array):
 
 
 class TotalsState(msgspec.Struct):
-    """Totals.state()."""
+    """The JSON form of a Totals, from which another process continues."""
 
     job: Annotated[str, msgspec.Meta(max_length=LONGEST_JOB_ID)]
     nodes: dict[_Node, NodeState]
