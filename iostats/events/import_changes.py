@@ -297,7 +297,7 @@ class _Walk:
         self._is_connected, self._is_older = False, is_older
         self._may_hide &= not is_older
         self._lost = self._make_change(CONNECTION_LOST, at, (
-            f"there is no connection to {self._target}; since an unknown time" if is_older else
+            f"there is no connection to {self._target}, since an unknown time" if is_older else
             f"connection to {self._target} was lost"))
         self._add_change(self._lost)
 

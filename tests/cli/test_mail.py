@@ -174,7 +174,7 @@ def test_a_mail_is_sent_when_the_job_is_unknown(desk):
     assert body.startswith(BODY + "\nNo I/O report of job 4711: no answer from the site's server")
     desk.site()
     done, body = mail(desk, SUBJECT.format(job="4711"), wait="0")
-    assert (0, f"{BODY}\nNo I/O report of job 4711: it is not known\n") == (done.status, body)
+    assert (0, f"{BODY}\nNo I/O report of job 4711: unknown reason\n") == (done.status, body)
 
 
 def test_the_status_is_the_mail_programs(site):

@@ -152,7 +152,7 @@ def test_dumps_of_one_moment_show_no_rate(tmp_path):
     before = dump(tmp_path / "before", entry(4711, 0, -5, write_bytes=(10, "bytes", 23 * MIB)))
     after = dump(tmp_path / "after", entry(4711, 0, -5, write_bytes=(11, "bytes", 60 * MIB)))
     done = top("--statsfile", before, after)
-    assert "time between them not known: --every S" in done.out.splitlines()[0]
+    assert "time between them unknown: --every S" in done.out.splitlines()[0]
     assert re.search(r"(?m)^4711 +scratch +37\.0 +0\.0 +1 +0$", done.out)
 
 
@@ -166,7 +166,7 @@ def test_a_dump_of_targets_without_a_job_is_one_of_nothing(tmp_path, nothing):
                  entry(4711, 20, open=(41, "usecs", 9)))
     done = top("--statsfile", before, after)
     assert (0, "") == (done.status, done.err) and ">=" not in done.out
-    assert "I/O between the two (time between them not known" in done.out
+    assert "I/O between the two (time between them unknown" in done.out
     assert re.search(r"(?m)^4711 +scratch +23\.0 +0\.0 +78 +41$", done.out)
     done = top("--statsfile", before)
     assert (0, "(no rows: no I/O yet)") == (done.status, done.out.splitlines()[-1])

@@ -122,7 +122,7 @@ def test_an_outage_whose_beginning_is_gone():
     found = between(NAME, TARGET, FULL, at(down(1100, 20)), 1200.0)
     [lost] = found.changes
     assert ("connection_lost", 1160, None, 1160) == (*lost[:2], lost.over, found.gone_before)
-    assert ("there is no connection to scratch-OST0003; since an unknown time"
+    assert ("there is no connection to scratch-OST0003, since an unknown time"
             == lost.message)
 
 
@@ -304,7 +304,7 @@ def test_no_event_that_did_not_happen_and_none_twice(life):
                 (end for one, end in truth[place:] if one == "connection_restored"), None))
     exact = [one for one in known.values()
              if not any(words in one.message for words in (
-                 "is not known", "some time before", "or more")) and one.kind != "timeouts"]
+                 "an unknown time", "some time before", "or more")) and one.kind != "timeouts"]
     for one in exact:
         assert (one.kind, one.time) in truth
         if one.over is not None:

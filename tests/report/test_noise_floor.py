@@ -92,7 +92,7 @@ def test_what_is_not_known_is_not_said():
     """But to those who ask; and how many nodes it is known of."""
     found = record(llite(getattr=655))
     assert [] == notes(found)
-    for text, idle in (("on scratch is the nodes' own I/O (daemons, health checks) is not known: "
+    for text, idle in (("on scratch is the nodes' own I/O (daemons, health checks) is unknown: "
                         "no prolog and epilog measured these nodes without a job.", None),
                        ("Of the numbers on scratch the nodes' own I/O (daemons, health checks) is "
                         "about: getattr 60; measured on 1 node in 10000 seconds without a job.",

@@ -67,7 +67,7 @@ def shared(seconds):
     (record(None), "unknown", "The time it waited for Lustre is unknown",
      "The nodes' counters do not time calls (Lustre clients do since 2.14)."),
     (record(expected=1), "unknown", "The time it waited for Lustre is unknown",
-     "No node has reported, so the time of its calls is not known."),
+     "No node has reported, so the time of its calls is unknown."),
 ], ids=["a 27th", "little on each", "a part", "much", "threads", "a node is missing",
         "one did nothing", "much, though one is missing", "another job's, perhaps",
         "little, of all jobs together", "not timed", "none reported"])

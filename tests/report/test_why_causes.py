@@ -405,7 +405,7 @@ def test_slower_than_other_runs_and_it_cannot_be_told_why():
     assert cause.kind == "unknown"
     # (900 + 23) s, by 300 + 23.
     assert cause.text == ("Its calls took 2.9 times as long as in its other runs; the cause "
-                          "is not known")
+                          "is unknown")
 
 
 def test_two_runs_are_not_enough_to_compare():

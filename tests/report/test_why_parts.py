@@ -148,7 +148,7 @@ def test_what_a_job_is_known_from():
 def test_what_only_the_servers_know_is_not_said_to_be_known_of_its_nodes():
     [cause] = find_causes(at_servers(23.0).replaced(events=None), None, [], CONFIG)
     assert cause.text == ("Cannot tell: its time in Lustre is unknown: no node has reported, so "
-                          "the time of its calls is not known")
+                          "the time of its calls is unknown")
     assert 2 == len(cause.evidence)
 
 
