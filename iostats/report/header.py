@@ -146,7 +146,7 @@ def list_lnet_notes(record: Record) -> list[str]:
             f"sent, {lnet.received:,} received, {lnet.dropped:,} dropped"
             + (f" (most by {lnet.dropped_most})" if lnet.dropped_most else ""))
     if not lnet.resend_nodes:
-        return [f"{text}; resends are not known"]
+        return [f"{text}; resends are unknown"]
     whose = "" if lnet.resend_nodes == lnet.nodes else (
         f" on {format_count(lnet.resend_nodes, 'node')}")
     share = f", {format_share(lnet.resent / lnet.resent_of)}" if lnet.resent_of else ""

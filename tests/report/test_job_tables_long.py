@@ -536,7 +536,7 @@ Other counters:
      "1 node, 0 %, 0 answers too late or lost"),
     ([2300, 3700, 0, 41_000, 53_000], [],
      "note: LNet of 1 node, all jobs: 2,300 messages sent, 3,700 received, 0 dropped; resends are "
-     "not known")])
+     "unknown")])
 def test_the_messages_of_lnet_are_a_note_of_long(first, second, expected):
     reports = [of_node(node, [llite(open=23)], lnet=lnet)
                for node, lnet in (("nid00001", first), ("nid00002", second))]
