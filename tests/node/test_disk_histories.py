@@ -80,8 +80,13 @@ def test_no_number_of_local_disks_is_wrong_without_its_mark(tmp_path_factory, be
             for (name, direction), charged in node.charged.items():
                 if name in node.devices and not name.startswith(("loop", "zram", "dm-2")):
                     counted = (found.values or {}).get(f"{name}_{direction}_bytes", 0)
+                    # What those below have as well is left out; the sums below are of disks.
+                    is_left_out = not counted and (
+                        node.devices[name].through == "lvm"
+                        or (node.devices[name].through in ("luks", "mirror")
+                            and direction == "read"))
                     assert counted <= charged
-                    assert counted == charged or found.lower_bound, (name, found)
+                    assert counted == charged or found.lower_bound or is_left_out, (name, found)
     totals = Totals("4711", 1)
     totals.add(report(deltas=deltas))
     summary = make_summary(totals.record())
