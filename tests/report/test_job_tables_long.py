@@ -471,8 +471,8 @@ def test_every_column_is_explained():
     assert ("open: Files and directories opened. A call of a program, not a request to a server. "
             "(llite open, samples; calls)") == lines[8]
     assert [*(" ".join(line.split()) for line in EXPLAIN_ALWAYS), (
-        "How much of the numbers on scratch is the nodes' own I/O (daemons, health checks) is not "
-        "known: no prolog and epilog measured these nodes without a job.")] == lines[10:]
+        "How much of the numbers on scratch is the nodes' own I/O (daemons, health checks) is "
+        "unknown: no prolog and epilog measured these nodes without a job.")] == lines[10:]
 
 
 def test_a_column_that_the_site_chose_is_explained_where_nothing_happened():
