@@ -183,11 +183,11 @@ def _wide_child(targets):
 
     from iostats.base import config as site
     from iostats.report import job_tables
-    from iostats.server.job_server import JobServer, make_totals_options
+    from iostats.server.job_server import JobServer, make_totals
     from iostats.totals.job_totals import Totals
     from iostats.wire import auth, protocol
     config = site.load(os.devnull, {})
-    totals = Totals("4711", _NODES_EACH, **make_totals_options(config))
+    totals = make_totals(config, "4711", _NODES_EACH, Totals)
     job = JobServer(totals, [auth.Secret("4711", b"secret")], config)
     key, add_s = protocol.derive_key(b"secret", "4711"), 0.0
     values = {"read_bytes": 41_003, "write_bytes": 53_007, "read_rpcs": 23, "write_rpcs": 37,

@@ -54,9 +54,9 @@ def _compare(entries, clients, rounds):
                         stdout=subprocess.PIPE, text=True))
                 took = [_turn(ways) for _ in range(rounds + 1)][1:]
             finally:
-                for way in ways:
-                    way.stdin.close()
-                    way.wait()
+                for agent in ways:
+                    agent.stdin.close()
+                    agent.wait()
     ours, before = (statistics.median(pair[place] for pair in took) for place in (0, 1))
     return [f"{entries:,}, {clients:,}", f"{ours:.2f}", f"{before:.2f}",
             f"{statistics.median(all_s / before_s for all_s, before_s in took):.2f}"]

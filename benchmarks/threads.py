@@ -19,7 +19,7 @@ import time
 from iostats.base import config as site
 from iostats.base.units import format_count
 from iostats.report import job_tables
-from iostats.server.job_server import JobServer, make_totals_options
+from iostats.server.job_server import JobServer, make_totals
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth
 
@@ -89,7 +89,7 @@ def main():
     options = parser.parse_args()
 
     config = site.load("/dev/null")
-    totals = Totals(options.job, int(options.nodes), **make_totals_options(config))
+    totals = make_totals(config, options.job, int(options.nodes), Totals)
     job = JobServer(totals, [auth.Secret(options.job, auth.load(options.secret))], config)
     plain = _Plain(options.job) if options.plain else None
     lock, complete = threading.Lock(), threading.Event()

@@ -26,7 +26,7 @@ from test_job_totals_merge import JOBS
 
 from iostats.base import config
 from iostats.server import journal
-from iostats.server.job_server import JobServer, make_totals_options
+from iostats.server.job_server import JobServer, make_totals
 from iostats.server.rpc_server import Caller
 from iostats.totals.job_totals import Totals
 from iostats.wire import jsonrpc
@@ -332,7 +332,7 @@ class Directory:
     def server(self, expected=None):
         """A JobServer without credentials, which is killed in the end."""
         kept = journal.open_journal(str(self.path), "4711", self.said.append)
-        totals = Totals("4711", expected, **make_totals_options(CONFIG))
+        totals = make_totals(CONFIG, "4711", expected, Totals)
         one = JobServer(totals, [], CONFIG)
         one.resume(kept)
         try:
@@ -587,7 +587,7 @@ def test_servers_killed_and_added_up_at_any_time_make_the_record_of_one(tmp_path
     """All that reports can have; each is known again at the end."""
     directory = Directory(tmp_path_factory.mktemp("any") / "state")
     bodies = [(one.node, as_message(one)) for reports in job for one in reports]
-    alone, answers = JobServer(Totals("4711", None, **make_totals_options(CONFIG)), [], CONFIG), []
+    alone, answers = JobServer(make_totals(CONFIG, "4711", None, Totals), [], CONFIG), []
     for node, body in bodies:
         answers.append(tell(alone, node, body))
     left, again = list(bodies), []

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from iostats.base import config as site
-from iostats.server.job_server import JobServer, make_totals_options
+from iostats.server.job_server import JobServer, make_totals
 from iostats.server.rpc_server import Caller
 from iostats.totals.job_totals import Totals
 from iostats.wire import jsonrpc
@@ -32,7 +32,7 @@ class Desk:
 
     def __init__(self):
         config = site.load("/dev/null")
-        self.servers = [JobServer(Totals("4711", 1000, **make_totals_options(config)), [], config)
+        self.servers = [JobServer(make_totals(config, "4711", 1000, Totals), [], config)
                         for _ in range(2)]
         plain = self.servers[1]
         plain.methods["report"].fast_decode = None
