@@ -39,6 +39,7 @@ _LARGEST = 2**32 - 1
 
 # Why a node has no numbers, beside those of measurement.py.
 BOOTED = "the node was booted during the job"
+EMPTY_FILE = "its prolog could not write its files: was the disk full?"
 NO_EPILOG = "no epilog has run"
 CUT_OFF = "the epilog was ended before it was done"
 MOST_OTHERS = 100                  # that a report names
@@ -182,7 +183,7 @@ def read(path: str) -> JobFile:
     except OSError:
         return JobFile({}, other_stems, over)
     if not text:                                            # its prolog always writes something
-        why = "its prolog could not write its files: was the disk full?"
+        why = EMPTY_FILE
     for line in text.split("\n")[:-1]:
         name, _, value = line.partition("=")
         if name == "other":

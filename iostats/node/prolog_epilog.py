@@ -160,7 +160,7 @@ def _report_other_jobs(directory: str, node: str, job_file: job_files.JobFile) -
 
 def _explain_missing_start(directory: str, job_file: job_files.JobFile) -> str:
     """Return ": " and the reason why a job has no start here, as far as known; or ""."""
-    if job_file.why:
+    if job_file.why not in ("", job_files.EMPTY_FILE):
         return f": {job_file.why}"[:400]
     try:
         path = os.path.join(directory, f"try.{os.urandom(8).hex()}.new")
@@ -168,7 +168,7 @@ def _explain_missing_start(directory: str, job_file: job_files.JobFile) -> str:
         private_files.remove_if_present(path)
     except OSError as error:
         return f": {directory}: {error.strerror}"[:400]
-    return ": its prolog has not run here, or could not store one"
+    return ": " + (job_file.why or "its prolog has not run here, or could not store one")
 
 
 def _make_work(config: Config, root: str, node: str, job: str, about: JobAbout,
