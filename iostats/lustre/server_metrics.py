@@ -215,12 +215,13 @@ def parse_nrs_policies(text: str) -> tuple[str, int]:
     ('tbf jobid', 41)
     """
     regular, _, urgent = text.partition("high_priority_requests:")
-    policies = _POLICY.findall(regular)
+    policies: list[tuple[str, str, str, str]] = _POLICY.findall(regular)
+    urgent_policies: list[tuple[str, str, str, str]] = _POLICY.findall(urgent)
     if not policies or not regular.lstrip().startswith("regular_requests:"):
         raise ValueError(f"expected regular_requests, got {text.strip()[:60]!r}")
     started = {is_fallback: name.strip() for name, state, is_fallback, _ in policies
                if state == "started"}
-    queued = sum(int(queued) for *_, queued in (*policies, *_POLICY.findall(urgent)))
+    queued = sum(int(queued) for *_, queued in policies + urgent_policies)
     return started.get("no") or started.get("yes", ""), queued
 
 
