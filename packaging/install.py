@@ -335,8 +335,8 @@ def _doctor(place, starts):
     left = []
     for one in found:
         left.append(f"{one['name']}: {one['text']}")
-        if one["mend"]:
-            left.append(f"{INDENT}{'check' if one['check'] else 'fix'}: {one['mend']}")
+        if one["fix"]:
+            left.append(f"{INDENT}{'check' if one['check'] else 'fix'}: {one['fix']}")
     return left
 
 

@@ -189,13 +189,14 @@ def test_credits_of_a_nodes_addresses_are_in_its_row(site):
 
 
 def test_top_by_lnet_has_what_storage_servers_report_of_it(site):
-    """The sums of both storage servers."""
+    """The sums of both storage servers; o2ib1 has a client, and no storage server reports it."""
     found = site.iostats("top", "--once", "--by", "lnet", env={"COLUMNS": "160", **UTC})
     lines = found.out.splitlines()
     [heading] = [line for line in lines if line.startswith("LNET")]
     assert heading.split("CLIENTS")[1].split() == [
         "SENT/S", "RECV/S", "DROPPED/S", "RESENT/S", "WAITING", "CREDITS", "MIN"]
-    assert {"o2ib": ["2", "110.0", "0.0", "2.0", "4.0", "106", "-41"]} == {
+    assert {"o2ib": ["2", "110.0", "0.0", "2.0", "4.0", "106", "-41"],
+            "o2ib1": ["1", *6 * ["-"]]} == {
         line.split()[0]: line.split()[-7:] for line in lines if line.startswith("o2ib")}
 
 
