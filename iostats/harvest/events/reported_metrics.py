@@ -101,7 +101,7 @@ def list_quota_ids(user: str) -> dict[tuple[str, int], str]:
     try:
         account = pwd.getpwnam(user)
         groups = os.getgrouplist(user, account.pw_gid)
-    except KeyError:
+    except (KeyError, ValueError):            # no user has that name; no name has such characters
         return {}
     return {(USER, account.pw_uid): user,
             **{(GROUP, number): _find_group_name(number) for number in groups}}
