@@ -349,7 +349,7 @@ def _format_user(user: str) -> str:
     """Return a user's name as in events of quotas; "" for one unknown on this machine."""
     try:
         return f"{USER}:{pwd.getpwnam(user).pw_uid}"
-    except KeyError:
+    except (KeyError, ValueError):                          # a NUL in it
         return ""
 
 
