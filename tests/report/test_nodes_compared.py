@@ -46,8 +46,8 @@ def test_where_a_job_was_there_just_before_it_may_be_that_one_too():
     read, written = notes(whole(RANGE, there, before="node7"))
 
     assert read.endswith(f"not under the job's id: these are {NO_ID}")
-    assert written.endswith(f"not under the job's id: it may be {NO_ID}; or what a job before had "
-                            f"left to write back")
+    assert written.endswith(f"not under the job's id: it may be {NO_ID}; or dirty pages that an "
+                            f"earlier job had left")
 
 
 @pytest.mark.parametrize("there", [harvest(final=False, write_bytes=0),
