@@ -185,7 +185,8 @@ def test_each_release_has_its_files_where_lustre_has_them(site):
     for service in ("ost", "ost_io"):
         expected |= {f"{PROC if is_oldest else SYSFS}/ost/OSS/{service}/{file}"
                      for file in ("threads_started", "threads_max")}
-        expected.add(f"{PROC if is_oldest else DEBUGFS}/ost/OSS/{service}/stats")
+        expected |= {f"{PROC if is_oldest else DEBUGFS}/ost/OSS/{service}/{file}"
+                     for file in ("stats", "nrs_policies")}
     root = site.root(OST0)
     assert expected | {".sim.json"} == {str(path.relative_to(root)) for path in root.rglob("*")
                                         if path.is_file()}
