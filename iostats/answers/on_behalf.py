@@ -12,13 +12,13 @@ an earlier release ignores an unknown member of params, and would answer with ev
 """
 
 import os
-import pwd
 from collections.abc import Callable, Mapping
 from typing import Optional
 
 import msgspec
 
 from iostats.base.errors import WireError
+from iostats.base.users import find_user
 from iostats.jobs.batch_facts import find_user_name
 from iostats.server.rpc_server import Caller, Sender
 from iostats.wire import protocol
@@ -81,10 +81,10 @@ def _find_uid(name: str, asking_uid: Optional[int]) -> int:
     A name comes from a log-in to a page, so it is never that of root or of a service that may read
     everything: these use no pages.
     """
-    try:
-        uid = pwd.getpwnam(name).pw_uid
-    except (KeyError, ValueError):                    # a NUL in it
-        raise WireError(protocol.REFUSED, f"there is no user {name[:80]!r} here") from None
+    user = find_user(name)
+    if user is None:
+        raise WireError(protocol.REFUSED, f"there is no user {name[:80]!r} here")
+    uid = user.pw_uid
     if uid in (0, os.geteuid(), asking_uid):
         raise WireError(protocol.REFUSED, f"expected a user other than root and those who run "
                                           f"iostats, got {name[:80]!r}")

@@ -34,6 +34,7 @@ from iostats.base.errors import NotDelivered, StateError, UsageError, WireError
 from iostats.base.job_facts import Facts
 from iostats.base.job_id import check_job_id
 from iostats.base.units import format_count
+from iostats.base.users import find_user
 from iostats.harvest import intake as harvest_intake
 from iostats.harvest.events import on_critical
 from iostats.harvest.events.capacities import CapacityParams
@@ -445,8 +446,8 @@ def _limit_answer(records: Iterable[bytes]) -> list[msgspec.Raw]:
 def _find_uid(user: str) -> int:
     if user.isascii() and user.isdigit():
         return int(user)
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
+    account = find_user(user)
+    if account is None:
         raise StateError(f"site.cfg: [site] readers: expected users of this machine, got "
-                         f"{user!r}") from None
+                         f"{user!r}")
+    return account.pw_uid

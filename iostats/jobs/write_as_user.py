@@ -36,6 +36,7 @@ from collections.abc import Callable, Sequence
 from iostats.base.config import BESIDE
 from iostats.base.job_id import make_filename
 from iostats.base.private_files import write_atomically
+from iostats.base.users import find_user
 
 WITHIN_S = 30                   # a writing process is killed after this time
 _MAX_FILES = 1 << 20
@@ -303,10 +304,9 @@ def become(entry: pwd.struct_passwd, stored_file: int) -> None:
 
 
 def _check_user(user: str) -> pwd.struct_passwd:
-    try:
-        entry = pwd.getpwnam(user)
-    except (KeyError, ValueError, UnicodeError):
-        raise WriteError(f"there is no user {user!r} here") from None
+    entry = find_user(user)
+    if entry is None:
+        raise WriteError(f"there is no user {user!r} here")
     if entry.pw_uid == 0:
         raise WriteError(f"{user}: nothing is written as root")
     if os.geteuid() == 0 and entry.pw_uid < read_first_user_id():

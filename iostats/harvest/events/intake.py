@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pwd
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from heapq import heappush, heappushpop
 from typing import Any, NamedTuple, Optional
@@ -25,6 +24,7 @@ from iostats.base.config import Config
 from iostats.base.cooperative import run_to_end
 from iostats.base.errors import StateError, sanitize
 from iostats.base.ids import Nid, NodeName
+from iostats.base.users import find_user
 from iostats.events.event import Event, as_json
 from iostats.events.kinds import CAUSES, KINDS
 from iostats.harvest.clients.node_names import NodeNames
@@ -347,10 +347,8 @@ def _as_event(reported: ReportedEvent, now: float) -> Event:
 
 def _format_user(user: str) -> str:
     """Return a user's name as in events of quotas; "" for one unknown on this machine."""
-    try:
-        return f"{USER}:{pwd.getpwnam(user).pw_uid}"
-    except (KeyError, ValueError):                          # a NUL in it
-        return ""
+    account = find_user(user)
+    return "" if account is None else f"{USER}:{account.pw_uid}"
 
 
 def _select_most_severe(events: list[Event]) -> tuple[list[Event], int]:

@@ -31,6 +31,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from iostats.base.errors import ConfigError, sanitize
+from iostats.base.users import find_user
 from iostats.events.event import as_json
 from iostats.events.kinds import SEVERITIES
 from iostats.harvest.events.followers import Follower
@@ -90,10 +91,9 @@ def _find_program_user(config: Config) -> pwd.struct_passwd | None:
     if not name:
         return None
     where = f"{config.origin['events.on_critical_user']}: [events] on_critical_user"
-    try:
-        user = pwd.getpwnam(name)
-    except KeyError:
-        raise ConfigError(f"{where}: expected a user of this host, got {name!r}") from None
+    user = find_user(name)
+    if user is None:
+        raise ConfigError(f"{where}: expected a user of this host, got {name!r}")
     if os.geteuid() not in (0, user.pw_uid):
         raise ConfigError(f"{where}: expected the user of the site's server, as it does not run as "
                           f"root, got {name!r}")

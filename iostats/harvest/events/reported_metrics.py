@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from iostats.base.users import find_user
 from iostats.lustre.quota import GROUP, USER
 from iostats.lustre.stats import parse_file_system
 
@@ -98,11 +98,10 @@ def find_newest_quotas(servers: ReportingServers, file_system: str) -> QuotasSta
 
 def list_quota_ids(user: str) -> dict[tuple[str, int], str]:
     """Return {(kind, id): name} of the quotas that a user may see: of the user, and of groups."""
-    try:
-        account = pwd.getpwnam(user)
-        groups = os.getgrouplist(user, account.pw_gid)
-    except (KeyError, ValueError):            # no user has that name; no name has such characters
+    account = find_user(user)
+    if account is None:
         return {}
+    groups = os.getgrouplist(user, account.pw_gid)
     return {(USER, account.pw_uid): user,
             **{(GROUP, number): _find_group_name(number) for number in groups}}
 
