@@ -36,6 +36,7 @@ LNET_PLACES = ("sys/kernel/debug/lnet", "proc/sys/lnet")
 LNETCTL_PATH = "run/iostats/lnetctl"        # lnetctl.py
 
 
+_ESCAPED = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 
 
@@ -126,6 +127,12 @@ def list_mount_points(root: str, also: Collection[str] = ()) -> dict[str, list[s
         else:
             continue
         if point:
-            point = point.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-            points.setdefault(name, []).append(point)
+            points.setdefault(name, []).append(unescape(point))
     return points
+
+
+def unescape(path: str) -> str:
+    """A path of /proc/mounts or mountinfo as it is.  Source: mangle(), fs/proc_namespace.c."""
+    for escaped, c in _ESCAPED:
+        path = path.replace(escaped, c)
+    return path

@@ -21,7 +21,7 @@ import os
 
 from iostats.base.errors import StatsSyntaxError
 from iostats.base.private_files import read_if_readable
-from iostats.lustre.paths import File
+from iostats.lustre.paths import File, unescape
 from iostats.lustre.stats import Counter, Reading
 
 TYPE_CHECKING = False
@@ -36,7 +36,6 @@ ONLY_IF_USED = UPPER_BOUND = True
 PATH = "proc/diskstats"
 _MOUNT_TABLE = "proc/self/mountinfo"
 _MOST_LINKS = 8
-_ESCAPED = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))    # mangle()
 _ELSEWHERE = ("logdev=", "rtdev=")      # mount options of XFS: devices of which there is no line
 
 
@@ -67,11 +66,8 @@ def _parse_mounts(text: str) -> dict[str, str]:
         mount, _, about = line.partition(" - ")
         fields, options = mount.split(" "), about.rpartition(" ")[2].split(",")
         if len(fields) > 4:
-            point = fields[4]
-            for escaped, c in _ESCAPED:
-                point = point.replace(escaped, c)
-            mounts[point] = "" if any(option.startswith(_ELSEWHERE) for option in options) else (
-                fields[2])
+            is_elsewhere = any(option.startswith(_ELSEWHERE) for option in options)
+            mounts[unescape(fields[4])] = "" if is_elsewhere else fields[2]
     return mounts
 
 
