@@ -40,7 +40,7 @@ for _ in sys.stdin:
 
 def run(quick):
     """The Table of this figure."""
-    from measure import BARE_PYTHON, Table, environment
+    from measure import BARE_PYTHON, Table, environment, run_in_turn
     rows = []
     for targets in (12, 1000) if quick else (12, 1000, 10_000, 100_000):
         rounds = 2 if quick else 5
@@ -53,12 +53,12 @@ def run(quick):
                 agent, [*BARE_PYTHON, "-c", _BARE, os.path.join(directory, "sys"), *_METRICS,
                         *_SERVICE], [*agent, "metrics"])]
             try:
-                took = [_turn(ways)]
+                took = [run_in_turn(ways)]
                 for number in range(rounds):
                     for path in counts[:max(1, targets // 1000)]:
                         with open(path, "w") as file:
                             file.write(f"{number + 1}\n")
-                    took.append(_turn(ways))
+                    took.append(run_in_turn(ways))
             finally:
                 for way in ways:
                     way.stdin.close()
@@ -138,20 +138,6 @@ def _write(root, directory, file, text):
     os.makedirs(os.path.join(root, directory), exist_ok=True)
     with open(os.path.join(root, directory, file), "w") as out:
         out.write(text)
-
-
-def _turn(ways):
-    """[(CPU seconds, MiB)] of each way."""
-    from measure import BenchmarkError
-    found = []
-    for way in ways:
-        way.stdin.write("go\n")
-        way.stdin.flush()
-        line = way.stdout.readline().split()
-        if len(line) != 2:
-            raise BenchmarkError("a look failed")
-        found.append((float(line[0]), float(line[1])))
-    return found
 
 
 def _agent(root, with_metrics):

@@ -76,7 +76,7 @@ for _ in sys.stdin:
 def run(quick):
     """The Table of this figure."""
     from agent import _config
-    from measure import BARE_PYTHON, Server, Table, environment, free_port
+    from measure import BARE_PYTHON, Server, Table, environment, free_port, run_in_turn
     clients, rounds = (200, 2) if quick else (10_000, 3)
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     rows = []
@@ -90,14 +90,14 @@ def run(quick):
                 [*BARE_PYTHON, os.path.abspath(__file__), "agent", config, root],
                 [*BARE_PYTHON, "-c", _BARE, root], [*BARE_PYTHON, "-c", _WORDS, root])]
             try:
-                took = [_turn(ways)]
+                took = [run_in_turn(ways)]
                 rows.append(_row("the first sweep: all new", took))
                 for what, share in (("10 % changed", 10), ("none changed", 0),
                                     ("all changed", 1)):
                     took = []
                     for number in range(rounds):
                         _change(files, share, number)
-                        took.append(_turn(ways))
+                        took.append(run_in_turn(ways))
                     rows.append(_row(what, took))
             finally:
                 for way in ways:
@@ -109,20 +109,6 @@ def run(quick):
          "lustreHarvest's way, CPU s", "MiB"], rows,
         [f"median of {rounds} rounds in which the three took turns (aims: 1.5 with 10 % changed; "
          "64 MiB)"])]
-
-
-def _turn(ways):
-    """[(CPU seconds, MiB)] of each way."""
-    from measure import BenchmarkError
-    found = []
-    for way in ways:
-        way.stdin.write("go\n")
-        way.stdin.flush()
-        line = way.stdout.readline()
-        if not line:
-            raise BenchmarkError(f"exports.py: {way.args}: exit status {way.wait()}")
-        found.append(tuple(map(float, line.split())))
-    return found
 
 
 def _row(what, took):

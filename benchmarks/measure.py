@@ -47,6 +47,19 @@ class BenchmarkError(Exception):
     """A run that was to be measured did not do its work."""
 
 
+def run_in_turn(processes):
+    """[(number, ...)] that each process answers to a line `go`, one process after the other."""
+    answers = []
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            raise BenchmarkError(f"{process.args}: exit status {process.wait()}")
+        answers.append(tuple(map(float, line.split())))
+    return answers
+
+
 def environment():
     """For all children: no variable of ours or of a batch system, and this repository's code."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}

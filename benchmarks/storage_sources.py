@@ -36,7 +36,7 @@ def run(quick):
 
 def _compare(entries, clients, rounds):
     from agent import _config
-    from measure import BARE_PYTHON, Server, environment, free_port
+    from measure import BARE_PYTHON, Server, environment, free_port, run_in_turn
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="iostats-bench-", dir=where) as directory:
         port = free_port()
@@ -52,27 +52,14 @@ def _compare(entries, clients, rounds):
                         [*BARE_PYTHON, os.path.abspath(__file__), "agent", _config(own, port),
                          *trees, way], env=environment(), stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE, text=True))
-                took = [_turn(ways) for _ in range(rounds + 1)][1:]
+                took = [run_in_turn(ways) for _ in range(rounds + 1)][1:]
             finally:
                 for agent in ways:
                     agent.stdin.close()
                     agent.wait()
-    ours, before = (statistics.median(pair[place] for pair in took) for place in (0, 1))
+    ours, before = (statistics.median(pair[place][0] for pair in took) for place in (0, 1))
     return [f"{entries:,}, {clients:,}", f"{ours:.2f}", f"{before:.2f}",
-            f"{statistics.median(all_s / before_s for all_s, before_s in took):.2f}"]
-
-
-def _turn(ways):
-    from measure import BenchmarkError
-    found = []
-    for way in ways:
-        way.stdin.write("go\n")
-        way.stdin.flush()
-        line = way.stdout.readline()
-        if not line:
-            raise BenchmarkError(f"storage_sources.py: exit status {way.wait()}")
-        found.append(float(line))
-    return found
+            f"{statistics.median(all_s / before_s for (all_s,), (before_s,) in took):.2f}"]
 
 
 def _tree(root, entries, clients, goes_on):
