@@ -11,7 +11,7 @@ import os
 
 from iostats.base.named_tuple import NamedTuple
 from iostats.base.private_files import read_text
-from iostats.events.server_reading import parse_number, read_first
+from iostats.events.server_reading import parse_number, read_first_existing
 from iostats.lustre import precreate
 from iostats.lustre.capacity import OSD_KINDS
 from iostats.lustre.paths import PLACES
@@ -60,9 +60,8 @@ def _read_metrics(root: str, target: str, osd_kinds: list[str], why: list[str]) 
     for file, (metric, *directories) in NUMBERS.items():
         directory = directories[is_mdt].format(target)
         if directory:
-            value = parse_number(read_first(root, [f"{place}/{directory}/{file}"
-                                                   for place in (_SYSFS, _PROC)], why),
-                                 f"{target}: {file}", why)
+            paths = [f"{place}/{directory}/{file}" for place in (_SYSFS, _PROC)]
+            value = parse_number(read_first_existing(root, paths, why), f"{target}: {file}", why)
             if value is not None:
                 metrics[metric] = value
     _add(metrics, root, [f"{kind}/{target}/brw_stats" for kind in osd_kinds], parse_brw_stats, why)
@@ -85,7 +84,7 @@ def _read_services(root: str, policies: dict[str, str],
                 for file, metric in (("threads_started", "threads"),
                                      ("threads_max", "threads_max")):
                     value = parse_number(
-                        read_first(root, [f"{place}/{directory}/{name}/{file}"], why),
+                        read_first_existing(root, [f"{place}/{directory}/{name}/{file}"], why),
                         f"{name}: {file}", why)
                     if value is not None:
                         metrics[metric] = value

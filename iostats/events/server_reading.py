@@ -145,8 +145,9 @@ def _list_directories(root: str, kind: str, why: list[str]) -> dict[str, set[str
 def _read_target(root: str, kind: str, name: str, names_by_place: dict[str, set[str]],
                  why: list[str]) -> TargetReading:
     def text(file: str) -> str | None:
-        return read_first(root, [f"{place}/{kind}/{name}/{file}" for place in _PLACES_OF[file]
-                                 if name in names_by_place.get(place, ())], why)
+        paths = [f"{place}/{kind}/{name}/{file}" for place in _PLACES_OF[file]
+                 if name in names_by_place.get(place, ())]
+        return read_first_existing(root, paths, why)
 
     def number(file: str) -> int | None:
         return parse_number(text(file), f"{name}: {file}", why)
@@ -180,7 +181,8 @@ def _read_capacity(root: str, directories: Iterable[str], why: list[str]) -> Cap
     values: list[int] = []
     for file, factor in FILES.items():
         paths = [f"{directory}/{file}" for directory in directories]
-        value = parse_number(read_first(root, paths, why), paths[0] if paths else file, why)
+        value = parse_number(read_first_existing(root, paths, why), paths[0] if paths else file,
+                             why)
         if value is None:
             return None
         values.append(value * factor)
@@ -190,7 +192,7 @@ def _read_capacity(root: str, directories: Iterable[str], why: list[str]) -> Cap
 def _read_changelog_users(root: str, mdt: str, why: list[str]) -> dict[str, ChangelogUser] | None:
     unreadable: list[str] = []                  # in debugfs, which most users may not read
     paths = [f"{place}/mdd/{mdt}/changelog_users" for place in (_DEBUGFS, _PROC)]
-    text = read_first(root, paths, unreadable, _LONGEST_OF_CHANGELOGS)
+    text = read_first_existing(root, paths, unreadable, _LONGEST_OF_CHANGELOGS)
     if text is None:
         return None
     try:
@@ -211,7 +213,7 @@ def parse_number(text: str | None, origin: str, why: list[str]) -> int | None:
     return None
 
 
-def read_first(root: str, paths: Iterable[str], why: list[str],
+def read_first_existing(root: str, paths: Iterable[str], why: list[str],
                longest: int = _LONGEST) -> str | None:
     """The beginning of the first of these files that exists; None if none does."""
     for path in paths:

@@ -108,11 +108,11 @@ class SiteServers:
                 client.call(*server, protocol.SITE, signs, node, protocol.HELLO,
                             {"job": protocol.SITE}, hello_within_s, learn=learn,
                             reach_within_s=hello_within_s)
-                self._note_answer(server)
+                self._set_current(server)
                 raise ServerMoved(f"the site's server is {format_name(server)} now")
             result = client.call(*server, protocol.SITE, signs, node, method, params, within_s,
                                  longest, learn, hello_within_s, self._reach_within_s)
-            self._note_answer(server)
+            self._set_current(server)
             return result
         silent_s = None if self._reach_within_s is None else SILENT_WITHIN_S
         if len(self.servers) == 1:
@@ -130,7 +130,7 @@ class SiteServers:
                 raise
             except NotDelivered as error:
                 if not is_away(error):
-                    self._note_answer(server)
+                    self._set_current(server)
                     raise
                 failed[server] = str(error)
                 if self._steady() - began >= 0.9 * hello_s:
@@ -144,14 +144,14 @@ class SiteServers:
                 raise
             except NotDelivered as error:
                 if not is_away(error):
-                    self._note_answer(slow[0])
+                    self._set_current(slow[0])
                     raise
                 failed[slow[0]] = str(error)
         begins = "no answer from the site's server: "
         raise NotDelivered(begins + "; ".join(text.removeprefix(begins)
                                               for text in failed.values()))
 
-    def _note_answer(self, server: tuple[str, int]) -> None:
+    def _set_current(self, server: tuple[str, int]) -> None:
         if server != self.current:
             self.current, self._looked_back_at = server, self._steady()
 
@@ -180,7 +180,7 @@ class SiteServers:
             except NotDelivered:
                 continue
             if not hello.get("trouble"):
-                self._note_answer(server)
+                self._set_current(server)
                 return True
         return False
 
